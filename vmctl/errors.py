@@ -5,7 +5,7 @@ from enum import StrEnum
 
 
 class Code(StrEnum):
-    """Names of errors, as programs see them; part of the report's schema."""
+    """Names of errors, as programs see them."""
 
     BAD_INPUT = "bad_input"
     STALE_GENERATION = "stale_generation"
@@ -17,6 +17,9 @@ class Code(StrEnum):
     NOT_OURS = "not_ours"
     NOT_RUNNING = "not_running"
     COULD_NOT_TELL = "could_not_tell"
+    MISSING_COMMAND = "missing_command"
+    TIMEOUT = "timeout"
+    LATER = "later"
     FAILED = "failed"
 
 
@@ -36,7 +39,7 @@ class VmctlError(Exception):
     `what` and `remedy` are whole sentences; `retry` says whether the same call may work later without anybody doing anything.
     """
 
-    code: Code
+    code: str  # one of `Code`
     what: str
     remedy: str
     retry: bool = False
@@ -46,12 +49,12 @@ class VmctlError(Exception):
 
     def to_json(self) -> dict[str, object]:
         """The error as it stands in reports and on standard output."""
-        return {"code": self.code.value, "what": self.what, "remedy": self.remedy, "retry": self.retry}
+        return {"code": str(self.code), "what": self.what, "remedy": self.remedy, "retry": self.retry}
 
     @property
     def exit_code(self) -> int:
         """How the command line ends when this error reaches it."""
-        if self.code is Code.BAD_INPUT:
+        if self.code == Code.BAD_INPUT:
             return Exit.BAD_INPUT
         if self.code in (Code.UNREACHABLE, Code.COULD_NOT_TELL):
             return Exit.COULD_NOT_TELL

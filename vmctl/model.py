@@ -209,7 +209,11 @@ class StandInVideo:
     label: str
 
 
-Attachment = MediatedDevice | PCIFunction | StandInVideo
+Device = MediatedDevice | PCIFunction
+"""What a host's own interface gives for a share."""
+
+Attachment = Device | StandInVideo
+"""What a domain gets for it."""
 
 
 @dataclass(frozen=True)

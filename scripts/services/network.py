@@ -1,0 +1,118 @@
+"""The machines' network: a bridge of our own, a free subnet, and a wall before the host's services."""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import json
+import subprocess
+import tempfile
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+
+from scripts.instance import Instance
+from scripts.services import libvirt
+from scripts.terminal import Refusal, say
+
+Network = ipaddress.IPv4Network
+# Private ranges to look for a free /24 in; the first is seldom used at its upper end.
+RANGES = [Network("10.192.0.0/10"), Network("172.16.0.0/12"), Network("192.168.0.0/16"), Network("10.0.0.0/8")]
+
+
+def provide(instance: Instance) -> None:
+    """Make the network, or keep the one that an earlier start left (its machines hang on it)."""
+    active = libvirt.virsh(instance, "net-list", "--name").stdout.split()
+    if instance.network not in active:
+        subnet = free_subnet(taken(), instance.name)
+        with tempfile.NamedTemporaryFile("w", suffix=".xml") as file:
+            file.write(xml(instance, subnet))
+            file.flush()
+            made = libvirt.virsh(instance, "net-create", file.name)
+        if made.returncode != 0:
+            raise Refusal(f"The machines' network: {made.stderr.strip()}", "See log/libvirtd.log in VAR_DIR.")
+        say(f"network {instance.network}: bridge {instance.bridge}, {subnet}")
+    wall_off(instance)
+
+
+def remove(instance: Instance) -> None:
+    """libvirt takes its bridge, dnsmasq and packet filters with it; the wall is ours."""
+    libvirt.virsh(instance, "net-destroy", instance.network)
+    open_wall(instance)
+
+
+def xml(instance: Instance, subnet: Network) -> str:
+    """NAT to the outside; ports are isolated, so machines do not reach each other."""
+    network = ET.Element("network")
+    ET.SubElement(network, "name").text = instance.network
+    ET.SubElement(network, "bridge", name=instance.bridge, stp="off", delay="0")
+    ET.SubElement(network, "forward", mode="nat")
+    ET.SubElement(network, "port", isolated="yes")
+    ip = ET.SubElement(network, "ip", address=str(subnet[1]), netmask=str(subnet.netmask))
+    dhcp = ET.SubElement(ip, "dhcp")
+    ET.SubElement(dhcp, "range", start=str(subnet[10]), end=str(subnet[250]))
+    return ET.tostring(network, encoding="unicode")
+
+
+def taken() -> list[Network]:
+    """Every network that this machine has a route to, the default route aside."""
+    shown = subprocess.run(
+        ["ip", "-json", "-4", "route", "show", "table", "all"], check=True, capture_output=True, text=True
+    )
+    networks = []
+    for route in json.loads(shown.stdout or "[]"):
+        if route["dst"] != "default":
+            networks.append(Network(route["dst"], strict=False))
+    return [network for network in networks if network.prefixlen > 0]
+
+
+def free_subnet(routes: list[Network], name: str) -> Network:
+    """The first free /24, looked for from a place that hangs on the name: two copies seldom begin at the same."""
+    for candidate in candidates(name):
+        if not any(candidate.overlaps(route) for route in routes):
+            return candidate
+    raise Refusal("No private network of 256 addresses is free here.", "Look at `ip route show table all`.")
+
+
+def candidates(name: str) -> Iterator[Network]:
+    for whole in RANGES:
+        count = 1 << (24 - whole.prefixlen)
+        start = int(hashlib.sha256(name.encode()).hexdigest(), 16) % count
+        for step in range(count):
+            address = int(whole.network_address) + ((start + step) % count) * 256
+            yield Network((address, 24))
+
+
+def wall_off(instance: Instance) -> None:
+    """Machines get names and addresses from the host (DNS, DHCP) and answers to what the host asked; nothing else of
+    it.  libvirt's own rules only add permissions."""
+    open_wall(instance)
+    mark = ["-m", "comment", "--comment", comment(instance)]
+    at_bridge = ["-i", instance.bridge]
+    answers = ["-m", "conntrack", "--ctstate", "ESTABLISHED,RELATED"]
+    for words in (  # each goes to the top, so the last one is asked first
+        ["-j", "DROP"],
+        ["-p", "tcp", "--dport", "53", "-j", "ACCEPT"],
+        ["-p", "udp", "-m", "multiport", "--dports", "53,67", "-j", "ACCEPT"],
+        [*answers, "-j", "ACCEPT"],
+    ):
+        filter_rule("iptables", ["-I", "INPUT", *at_bridge, *mark, *words], must=True)
+    filter_rule("ip6tables", ["-I", "INPUT", *at_bridge, *mark, "-j", "DROP"], must=False)  # a host without IPv6
+
+
+def open_wall(instance: Instance) -> None:
+    """Remove our rules, also those of an earlier start; each bears our comment."""
+    for program in ("iptables", "ip6tables"):
+        shown = subprocess.run([program, "-w", "-S", "INPUT"], check=False, capture_output=True, text=True)
+        for line in shown.stdout.splitlines():
+            if comment(instance) in line.split():
+                filter_rule(program, ["-D", *line.split()[1:]], must=False)
+
+
+def comment(instance: Instance) -> str:
+    return f"tessera-{instance.name}"
+
+
+def filter_rule(program: str, words: list[str], *, must: bool) -> None:
+    done = subprocess.run([program, "-w", *words], check=False, capture_output=True, text=True)
+    if must and done.returncode != 0:
+        raise Refusal(f"The packet filter: {done.stderr.strip()}", "Is this a container without NET_ADMIN?")

@@ -1,0 +1,19 @@
+"""What is said on the terminal: progress, and refusals with what to do about them."""
+
+from __future__ import annotations
+
+import time
+
+BEGAN = time.monotonic()
+
+
+class Refusal(Exception):
+    """It cannot go on; says what is wrong and what to do, in a sentence each."""
+
+    def __init__(self, what: str, remedy: str) -> None:
+        super().__init__(f"{what}  {remedy}")
+
+
+def say(line: str) -> None:
+    """One line of progress, with the seconds since the start."""
+    print(f"[{time.monotonic() - BEGAN:5.1f} s] {line}", flush=True)

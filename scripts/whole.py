@@ -1,0 +1,1 @@
+def run(environ): raise SystemExit("later")

@@ -1,0 +1,104 @@
+"""The desired state: from the portal's JSON to values that the rest of vmctl can trust."""
+
+from collections.abc import Iterable
+
+from vmctl.documents import SCHEMA, Fields, load
+from vmctl.errors import bad_input
+from vmctl.model import ADDRESS, Cell, DesiredMachine, DesiredState, Order, Regime, Seed, WantedVGPU
+
+HOST = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+IMAGE = r"[a-z0-9][a-z0-9._-]{0,63}"
+LOGIN = r"[a-z_][a-z0-9_-]{0,31}"
+CRYPT = r"\$[0-9a-z]{1,8}\$[./=,$A-Za-z0-9-]{1,200}"
+TYPE = r"[A-Za-z0-9][A-Za-z0-9 ._+-]{0,63}"
+DAY = 24 * 3600
+
+
+def parse(text: str) -> DesiredState:
+    """Read a desired state.  Raises VmctlError (bad_input) that names the first wrong field."""
+    fields = Fields(load(text), "")
+    if fields.take("schema") != SCHEMA:
+        raise fields.wrong("schema", f"Send a document of schema {SCHEMA}, or update vmctl.")
+    state = DesiredState(
+        portal=fields.uuid("portal"),
+        host=fields.text("host", HOST, "Send the host's name: small letters, digits and dashes."),
+        generation=fields.whole("generation", 0, 2**63 - 1),
+        stop_grace_seconds=fields.whole("stop_grace_seconds", 0, DAY),
+        expire_allowance_seconds=fields.whole("expire_allowance_seconds", 0, 30 * DAY),
+        confirmed_stops=fields.uuids("confirmed_stops"),
+        purge=fields.uuids("purge"),
+        machines=tuple(_machine(item) for item in fields.objects("machines")),
+    )
+    fields.done()
+    _only_once("machine", (machine.machine for machine in state.machines))
+    _only_once("vGPU", (vgpu.uuid for machine in state.machines for vgpu in machine.vgpus))
+    return state
+
+
+def _machine(fields: Fields) -> DesiredMachine:
+    machine = DesiredMachine(
+        machine=fields.uuid("machine"),
+        reservation=fields.uuid("reservation"),
+        order=fields.word("order", Order),
+        start=fields.time("start"),
+        end=fields.time("end"),
+        promised=fields.maybe("promised", fields.time),
+        force_at=fields.maybe("force_at", fields.time),
+        hostname=fields.text("hostname", LABEL, "Send a host name: small letters, digits and dashes, at most 63."),
+        vcpus=fields.whole("vcpus", 1, 512),
+        memory_mib=fields.whole("memory_mib", 16, 2**24),
+        disk_gib=fields.whole("disk_gib", 1, 65536),
+        image=fields.text("image", IMAGE, "Send an image's name: small letters, digits, dots, dashes."),
+        vgpus=tuple(_vgpu(item) for item in fields.objects("vgpus")),
+        seed=_seed(fields.object("seed")),
+    )
+    if machine.end <= machine.start:
+        raise fields.wrong("end", "Send an end after the start.")
+    fields.done()
+    return machine
+
+
+def _vgpu(fields: Fields) -> WantedVGPU:
+    vgpu = WantedVGPU(
+        uuid=fields.uuid("uuid"),
+        gpu=fields.text("gpu", ADDRESS, "Send a PCI address as sysfs writes it, like 0000:3b:00.0."),
+        type=fields.text("type", TYPE, "Send a vGPU type's name, like T4-4Q."),
+        regime=fields.word("regime", Regime),
+        cell=_cell(fields),
+        handle=fields.maybe("handle", lambda key: fields.whole(key, 0, 65535)),
+    )
+    fields.done()
+    return vgpu
+
+
+def _cell(fields: Fields) -> Cell | None:
+    """`[first, end)`, or null for the whole GPU."""
+    value = fields.take("cell")
+    if value is None:
+        return None
+    match value:
+        case [int(first), int(end)] if not isinstance(first, bool) and not isinstance(end, bool) and 0 <= first < end:
+            return first, end
+    raise fields.wrong("cell", "Send two whole numbers [first, end] with first < end, or null for the whole GPU.")
+
+
+def _seed(fields: Fields) -> Seed:
+    seed = Seed(
+        owner=fields.line("owner", 200),
+        user=fields.text("user", LOGIN, "Send a log-in name: small letters, digits, _ and -, at most 32."),
+        password_hash=fields.text("password_hash", CRYPT, "Send a crypt hash like $6$salt$…, never a password."),
+        ssh_keys=fields.lines("ssh_keys", 16384),
+        period=fields.line("period", 200),
+        vgpu=fields.line("vgpu", 200),
+    )
+    fields.done()
+    return seed
+
+
+def _only_once(what: str, uuids: Iterable[str]) -> None:
+    seen: set[str] = set()
+    for uuid in uuids:
+        if uuid in seen:
+            raise bad_input(f"The {what} {uuid} is listed twice.", f"List each {what} once.")
+        seen.add(uuid)

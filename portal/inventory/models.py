@@ -1,0 +1,184 @@
+"""What there is: hosts, their GPUs and vGPU types as vmctl last saw them, and what people can choose from."""
+
+import uuid
+from typing import Any
+
+from django.contrib.postgres.fields import ArrayField
+from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
+from django.db import models
+
+# The same words go into file names and domain XML, so they are kept to one alphabet at the door
+SAFE_NAME = RegexValidator(r"^[a-z0-9][a-z0-9.-]{0,62}\Z", "Use lower-case letters, digits, dots and hyphens.")
+FILE_NAME = RegexValidator(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z", "Use letters, digits, dots, hyphens, underscores.")
+LOGIN_NAME = RegexValidator(r"^[a-z_][a-z0-9_-]{0,31}\Z", "Use a Linux log-in name.")
+
+
+class HostKind(models.TextChoices):
+    LOCAL = "local"
+    SIMULATED = "simulated"
+
+
+class Regime(models.TextChoices):
+    """How a GPU is shared, one way at a time."""
+
+    EQUAL = "equal"
+    MIXED = "mixed"
+    MIG = "mig"
+    VF = "vf"
+    WHOLE = "whole"
+
+
+class Host(models.Model):
+    """A machine with GPUs on which vmctl runs. `facts` holds what it last reported: vcpus, memory_mib, ..."""
+
+    name = models.CharField(max_length=63, unique=True, validators=[SAFE_NAME])
+    kind = models.CharField(max_length=10, choices=HostKind.choices)
+    layout = models.CharField(max_length=40, blank=True)
+    enabled = models.BooleanField(default=True)
+    facts = models.JSONField(default=dict, blank=True)
+    created = models.DateTimeField()
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def simulated(self) -> bool:
+        """Its GPUs are not real; pages, API and machines say so."""
+        return self.kind == HostKind.SIMULATED
+
+
+class Pool(models.Model):
+    """GPUs that are booked and locked together."""
+
+    name = models.CharField(max_length=80, unique=True)
+    host = models.ForeignKey(Host, on_delete=models.CASCADE, related_name="pools")
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class StoragePool(models.Model):
+    """A place for disks and the hosts that reach it."""
+
+    name = models.CharField(max_length=80, unique=True)
+    hosts: "models.ManyToManyField[Host, Any]" = models.ManyToManyField(Host, related_name="storage_pools")
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class GPU(models.Model):
+    """One card. `handles` is how many vGPUs can exist on it; `seen` when vmctl last found it."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    host = models.ForeignKey(Host, on_delete=models.CASCADE, related_name="gpus")
+    pool = models.ForeignKey(Pool, on_delete=models.PROTECT, related_name="gpus")
+    address = models.CharField(max_length=20)  # sysfs form: 0000:3b:00.0
+    model = models.CharField(max_length=80, blank=True)
+    memory_mib = models.PositiveIntegerField(null=True, blank=True)
+    numa_node = models.IntegerField(null=True, blank=True)
+    iommu_key = models.CharField(max_length=120)  # "host:group", or "host:address" where there is no group
+    handles = models.PositiveIntegerField(default=0)
+    regimes = ArrayField(models.CharField(max_length=10, choices=Regime.choices), default=list, blank=True)
+    enabled = models.BooleanField(default=True)
+    seen = models.DateTimeField(null=True, blank=True)
+    facts = models.JSONField(default=dict, blank=True)
+
+    class Meta:
+        ordering = ["host__name", "address"]
+        constraints = [models.UniqueConstraint(fields=["host", "address"], name="one_gpu_at_an_address")]
+
+    def __str__(self) -> str:
+        return f"{self.host.name} {self.address} {self.model}".rstrip()
+
+
+class VGPUType(models.Model):
+    """A vGPU type that a driver offers on one GPU, with the cells it may take: [[0, 1], [1, 2], ...]."""
+
+    gpu = models.ForeignKey(GPU, on_delete=models.CASCADE, related_name="types")
+    name = models.CharField(max_length=60)
+    series = models.CharField(max_length=10, blank=True)
+    memory_mib = models.PositiveIntegerField(null=True, blank=True)
+    size_group = models.CharField(max_length=20)
+    regime = models.CharField(max_length=10, choices=Regime.choices)
+    cells = models.JSONField(default=list)
+    seen = models.DateTimeField()
+
+    class Meta:
+        ordering = ["gpu", "name"]
+        constraints = [models.UniqueConstraint(fields=["gpu", "name", "regime"], name="one_row_for_a_type")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Flavor(models.Model):
+    """What a person asks for: a share of a GPU with processors, memory and disk to match."""
+
+    slug = models.SlugField(max_length=60, unique=True)
+    name = models.CharField(max_length=80)
+    description = models.TextField(blank=True)
+    vgpu_types = ArrayField(models.CharField(max_length=60), blank=True, default=list)  # in order of preference
+    regime = models.CharField(max_length=10, choices=Regime.choices)
+    vcpus = models.PositiveIntegerField(validators=[MinValueValidator(1), MaxValueValidator(512)])
+    memory_mib = models.PositiveIntegerField(validators=[MinValueValidator(64), MaxValueValidator(16 * 1024 * 1024)])
+    disk_gib = models.PositiveIntegerField(validators=[MinValueValidator(1), MaxValueValidator(65536)])
+    enabled = models.BooleanField(default=True)
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Image(models.Model):
+    """A disk image that machines start from; `user` is the log-in name inside it."""
+
+    slug = models.SlugField(max_length=60, unique=True)
+    name = models.CharField(max_length=80)
+    file = models.CharField(max_length=100, validators=[FILE_NAME])  # in IMAGES_DIR, without .qcow2
+    user = models.CharField(max_length=32, default="user", validators=[LOGIN_NAME])
+    min_disk_gib = models.PositiveIntegerField(default=1)
+    stop_grace_seconds = models.PositiveIntegerField(null=True, blank=True)  # empty: the site's
+    enabled = models.BooleanField(default=True)
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class HoldingKind(models.TextChoices):
+    FOREIGN = "foreign"  # a vGPU or machine that is not ours
+    OVERDUE = "overdue"  # our machine, past its end
+    STUCK = "stuck"  # a vGPU that would not release
+    QUARANTINE = "quarantine"  # nobody may book this GPU
+
+
+class Holding(models.Model):
+    """What was last observed on a GPU beside the plan. Facts may overlap plans, so nothing here excludes."""
+
+    gpu = models.ForeignKey(GPU, on_delete=models.CASCADE, related_name="holdings")
+    vgpu = models.UUIDField(null=True, blank=True)
+    kind = models.CharField(max_length=12, choices=HoldingKind.choices)
+    size_group = models.CharField(max_length=20, blank=True)
+    handle = models.PositiveIntegerField(null=True, blank=True)
+    detail = models.TextField(blank=True)
+    since = models.DateTimeField()
+
+    class Meta:
+        ordering = ["gpu", "since"]
+
+    def __str__(self) -> str:
+        return f"{self.kind} on {self.gpu}"

@@ -1,0 +1,17 @@
+"""Addresses of the portal."""
+
+from django.contrib import admin
+from django.urls import include, path
+
+from portal import api
+
+urlpatterns = [
+    path("", include("portal.bookings.urls")),
+    path("", include("portal.accounts.urls")),
+    path("", include("portal.consoles.urls")),
+    path("", include("portal.enforcement.urls")),
+    path("admin/", admin.site.urls),
+    path("api/v1/", api.v1.urls),
+    path("healthz", api.healthz),
+    path("readyz", api.readyz),
+]

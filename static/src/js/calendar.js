@@ -1,0 +1,112 @@
+// The calendar: GPU × time. EventCalendar draws; what it shows comes from two addresses of the portal.
+// Every time on it is the wall clock of the page's zone, which the page names: the browser's own zone is never asked.
+import EventCalendar from "@event-calendar/build";
+
+const place = document.getElementById("timeline");
+const dialog = document.getElementById("book-dialog");
+const { events, resources, book, slot, offset, now } = place.dataset;
+const wide = matchMedia("(min-width: 768px)");
+
+// "2026-12-01T10:00:00+01:00" → "2026-12-01T10:00:00": the wall clock of the page's zone, as the server wrote it.
+const wallClock = (time) => time.slice(0, 19);
+
+async function fetchJson(address, range) {
+  const url = new URL(address, location.origin);
+  for (const [name, value] of Object.entries(range)) url.searchParams.set(name, value);
+  const answer = await fetch(url, { headers: { Accept: "application/json" }, credentials: "same-origin" });
+  if (answer.redirected) location.reload(); // logged out meanwhile
+  if (!answer.ok) throw new Error(`calendar: ${answer.status}`);
+  return answer.json();
+}
+
+function element(tag, className, text) {
+  const made = document.createElement(tag);
+  made.className = className;
+  made.textContent = text; // never markup: names are other people's words
+  return made;
+}
+
+function label({ resource }) {
+  const { kind, note, simulated } = resource.extendedProps;
+  const line = element("span", `row-${kind}`, resource.title);
+  if (note) line.title = note;
+  const nodes = [line];
+  if (simulated) nodes.push(element("span", "tag tag-simulated", "simulated"));
+  return { domNodes: nodes };
+}
+
+function content({ event }) {
+  return { domNodes: [element("span", "ec-event-title", event.title)] };
+}
+
+function describe({ event, el }) {
+  el.title = event.extendedProps.description ?? event.title;
+  if (event.extendedProps.url) el.setAttribute("role", "link");
+}
+
+/** Opens the booking form, filled with what was dragged over. The server keeps to its step and says what is wrong. */
+async function offer({ startStr, endStr, resource }) {
+  const url = new URL(book, location.origin);
+  url.searchParams.set("start", wallClock(startStr).slice(0, 16));
+  url.searchParams.set("end", wallClock(endStr).slice(0, 16));
+  const fits = resource?.extendedProps.flavors;
+  if (fits?.length) url.searchParams.set("flavor", fits[0]);
+  await window.htmx.ajax("GET", url.pathname + url.search, { target: "#book-form", swap: "innerHTML" });
+  dialog.showModal();
+  dialog.querySelector("select, input:not([type=hidden])")?.focus();
+}
+
+const hours = { hour: "2-digit", minute: "2-digit", hour12: false };
+const options = {
+  view: "resourceTimelineDay",
+  locale: document.documentElement.lang,
+  timeZone: offset, // for "now" and "today" only: the events below carry no offset and stay where they are
+  date: now,
+  firstDay: 1,
+  height: "auto",
+  headerToolbar: { start: "today prev,next", center: "title", end: "resourceTimelineDay,resourceTimelineWeek" },
+  buttonText: { today: "Today", resourceTimelineDay: "Day", resourceTimelineWeek: "Week", expand: "Show the shares", collapse: "Hide the shares", prev: "Earlier", next: "Later" },
+  slotDuration: "00:30",
+  slotLabelInterval: "01:00",
+  snapDuration: `00:${slot.padStart(2, "0")}`,
+  slotLabelFormat: hours,
+  eventTimeFormat: hours,
+  dayHeaderFormat: { weekday: "short", day: "numeric", month: "short" },
+  scrollTime: now.slice(11, 13) > "01" ? `${String(Number(now.slice(11, 13)) - 1).padStart(2, "0")}:00` : "00:00",
+  slotWidth: 30,
+  views: { resourceTimelineWeek: { slotDuration: "02:00", slotLabelInterval: "06:00", slotWidth: 26 } },
+  nowIndicator: true,
+  selectable: true,
+  unselectAuto: true,
+  unselectCancel: "#book-dialog",
+  selectBackgroundColor: "var(--tile-lagoon)",
+  longPressDelay: 400,
+  resources: () => fetchJson(resources, {}),
+  eventSources: [{
+    async events({ startStr, endStr }) {
+      const rows = await fetchJson(events, { start: wallClock(startStr), end: wallClock(endStr) });
+      return rows.map((row) => ({ ...row, start: wallClock(row.start), end: wallClock(row.end) }));
+    },
+  }],
+  resourceLabelContent: label,
+  eventContent: content,
+  eventDidMount: describe,
+  eventClick: ({ event }) => event.extendedProps.url && location.assign(event.extendedProps.url),
+  selectConstraint: ({ endStr }) => wallClock(endStr) > wallClock(place.dataset.now),
+  select: offer,
+  loading: (is) => place.setAttribute("aria-busy", String(is)),
+};
+
+let calendar = null;
+
+function draw() {
+  if (wide.matches && !calendar) calendar = EventCalendar.create(place, options);
+}
+
+draw();
+wide.addEventListener("change", draw);
+
+// Nudged: the same view again. Also the agenda of small screens hears this, through htmx.
+place.addEventListener("nudge", () => calendar?.refetchEvents());
+document.addEventListener("booked", () => calendar?.refetchEvents());
+dialog.addEventListener("close", () => calendar?.unselect());

@@ -1,0 +1,263 @@
+"""A machine whose kernel interface and GPU driver are simulated on a folder; nothing else in vmctl knows about it.
+
+The folder is the file-system root and also the whole state, so it survives between short-lived processes. It answers
+kernel writes by the rules of the vGPU dossier (its sections are cited below). What is not simulated, /dev/kvm and
+some of /proc, is a link to the real thing: machines of a simulated host run on a real QEMU.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+from uuid import UUID
+
+from vmctl.errors import bad_input
+from vmctl.host import Host
+from vmctl.layouts import LAYOUTS, build
+from vmctl.model import MediatedDevice, PCIFunction, StandInVideo
+
+LAYOUT_FILE = ".layout"
+Held = Mapping[str, tuple[Path, str]]
+"""The vGPUs on a GPU: uuid -> the function it was made on, and its type."""
+
+UNSETTLED = ".unsettled"  # there while a kernel write is being answered: a process died inside it if it stays
+
+
+def prepare(root: Path, layout: str) -> None:
+    """Make the tree of a simulated machine at `root` unless it is there. Two at once: one makes it, both use it."""
+    if layout not in LAYOUTS:
+        raise bad_input(
+            f"There is no simulated layout {layout!r}.", f"Choose one of {', '.join(sorted(LAYOUTS))}."
+        )
+    if not (root / LAYOUT_FILE).exists():
+        root.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=f".{root.name}-", dir=root.parent))
+        build(draft, layout)
+        (draft / LAYOUT_FILE).write_text(layout)
+        draft.chmod(0o755)
+        try:
+            draft.rename(root)  # whole or not at all; an empty folder gives way
+        except OSError:
+            shutil.rmtree(draft)  # somebody else was faster, or something else lies there
+    found = (root / LAYOUT_FILE).read_text() if (root / LAYOUT_FILE).exists() else "something else"
+    if found != layout:
+        raise bad_input(
+            f"{root} holds {found}, not the layout {layout}.", "Give each simulated host its own root."
+        )
+
+
+@dataclass(frozen=True)
+class SimulatedHost(Host):
+    """A host on such a tree."""
+
+    def __post_init__(self) -> None:
+        if (self.root / UNSETTLED).exists():
+            with _Kernel(self.root.resolve()).alone():
+                pass  # a process died while the kernel was answering; a kernel would have finished
+
+    @property
+    def simulated(self) -> bool:
+        return True
+
+    def attachment(self, device: MediatedDevice | PCIFunction) -> StandInVideo:
+        """No GPU is behind the share: a plain video device stands in for it, and says so on the screen."""
+        return StandInVideo(device.uuid, "simulated vGPU")
+
+    def _store(self, path: Path, value: str) -> None:
+        kernel = _Kernel(self.root.resolve())
+        with kernel.alone():
+            kernel.write(path.resolve(), value.strip())
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    """The simulated kernel and driver: one write at a time, each whole.
+
+    Which vGPUs exist is told by one thing only, the links in /sys/bus/mdev/devices; all else is put right after them.
+    """
+
+    root: Path
+
+    @property
+    def bus(self) -> Path:
+        return self.root / "sys/bus/mdev/devices"
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold the kernel's lock; first put the tree right if a process died while it held it."""
+        with (self.root / ".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if (self.root / UNSETTLED).exists():
+                self.settle(self.cards())
+            yield
+
+    def write(self, path: Path, value: str) -> None:
+        if path.name == "create":
+            self.create(path.parent, value)
+        elif path.name == "remove" and (self.bus / path.parent.name).is_symlink():
+            self.remove(path.parent, value)
+        else:
+            _refuse(errno.EACCES if path.exists() else errno.ENOENT, path)
+
+    def create(self, kind: Path, value: str) -> None:
+        """Make an mdev of a type (1.1). Refusals: no uuid EINVAL, taken EEXIST, none left ENOSPC (9, row 11)."""
+        if not kind.is_dir():
+            _refuse(errno.ENOENT, kind)
+        try:
+            uuid = str(UUID(value))
+        except ValueError:
+            _refuse(errno.EINVAL, kind)
+        if (self.bus / uuid).is_symlink():
+            _refuse(errno.EEXIST, kind)
+        parent = kind.parent.parent
+        card = _Card.of(parent)
+        if card.left(self._held(card), parent, kind.name) == 0:
+            _refuse(errno.ENOSPC, kind)
+        with self._changing(card):
+            device = parent / uuid
+            device.mkdir()
+            (device / "mdev_type").symlink_to(f"../mdev_supported_types/{kind.name}")
+            (device / "remove").touch(0o200)
+            self._join_group(device)
+            (self.bus / uuid).symlink_to(os.path.relpath(device, self.bus))  # from here on it exists
+
+    def remove(self, device: Path, value: str) -> None:
+        """Take an mdev away (1.1). Nothing but 1 is an order."""
+        if value != "1":
+            _refuse(errno.EINVAL, device)
+        with self._changing(_Card.of(device.parent)):
+            (self.bus / device.name).unlink()  # from here on it does not exist
+
+    @contextmanager
+    def _changing(self, card: _Card) -> Iterator[None]:
+        (self.root / UNSETTLED).touch()
+        yield
+        self.settle([card])
+
+    def cards(self) -> list[_Card]:
+        parents = self.root / "sys/class/mdev_bus"
+        found = {
+            card.physical: card
+            for name in os.listdir(parents)
+            for card in [_Card.of((parents / name).resolve())]
+        }
+        return list(found.values())
+
+    def settle(self, cards: list[_Card]) -> None:
+        """Make folders, links of types, counters and groups agree with the vGPUs that exist."""
+        for card in cards:
+            held = self._held(card)
+            for parent in card.parents:
+                mine = {uuid: kind for uuid, (where, kind) in held.items() if where == parent}
+                for kind in card.types:
+                    folder = f"{parent}/mdev_supported_types/{kind}"
+                    self._settle_links(
+                        f"{folder}/devices", {uuid for uuid, made in mine.items() if made == kind}
+                    )
+                    self._settle_counter(
+                        f"{folder}/available_instances", f"{card.left(held, parent, kind)}\n"
+                    )
+                for stale in [name for name in os.listdir(parent) if _is_uuid(name) and name not in mine]:
+                    shutil.rmtree(parent / stale)
+        self._leave_groups()
+        (self.root / UNSETTLED).unlink(missing_ok=True)
+
+    def _settle_links(self, folder: str, uuids: set[str]) -> None:
+        for name in set(os.listdir(folder)) ^ uuids:
+            if name in uuids:
+                os.symlink(f"../../../{name}", f"{folder}/{name}")
+            else:
+                os.unlink(f"{folder}/{name}")
+
+    def _settle_counter(self, path: str, text: str) -> None:
+        with open(path) as counter:
+            if counter.read() == text:
+                return
+        draft = self.root / ".draft"
+        draft.write_text(text)
+        draft.replace(path)  # a reader sees the old number or the new one
+
+    def _held(self, card: _Card) -> Held:
+        devices = {name: (self.bus / name).resolve() for name in os.listdir(self.bus)}
+        return {
+            uuid: (device.parent, os.path.basename(os.readlink(device / "mdev_type")))
+            for uuid, device in devices.items()
+            if device.parent in card.parents
+        }
+
+    def _join_group(self, device: Path) -> None:
+        """Every mdev has an IOMMU group of its own (7.2)."""
+        groups = self.root / "sys/kernel/iommu_groups"
+        number = max((int(name) for name in os.listdir(groups)), default=0) + 1
+        members = groups / str(number) / "devices"
+        members.mkdir(parents=True)
+        (members / device.name).symlink_to(os.path.relpath(device, members))
+        (device / "iommu_group").symlink_to(os.path.relpath(groups / str(number), device))
+
+    def _leave_groups(self) -> None:
+        groups = self.root / "sys/kernel/iommu_groups"
+        for name in os.listdir(groups):
+            members = os.listdir(groups / name / "devices")
+            if not members or (_is_uuid(members[0]) and not (self.bus / members[0]).is_symlink()):
+                shutil.rmtree(groups / name)
+
+
+@dataclass(frozen=True)
+class _Card:
+    """One GPU as the driver sees it: its PF, the functions it makes vGPUs on, and size and most of each type."""
+
+    physical: Path
+    parents: frozenset[Path]
+    types: Mapping[str, tuple[int, int]]
+
+    @classmethod
+    def of(cls, function: Path) -> _Card:
+        """The GPU that a function (PF or VF) belongs to."""
+        physical = (function / "physfn").resolve() if (function / "physfn").is_symlink() else function
+        virtual = [(physical / name).resolve() for name in os.listdir(physical) if name.startswith("virtfn")]
+        kinds = function / "mdev_supported_types"
+        return cls(
+            physical,
+            frozenset(virtual or [physical]),
+            {kind: _size(kinds / kind) for kind in os.listdir(kinds)},
+        )
+
+    def left(self, held: Held, function: Path, kind: str) -> int:
+        """How many more vGPUs of a type this function takes now.
+
+        All vGPUs of one GPU have one frame buffer size, of any series (3.1, equal-size); the first decides, the last
+        one gone frees the choice. A VF holds one at most, whatever the GPU still has (1.2).
+        """
+        size, most = self.types[kind]
+        if any(self.types[other][0] != size for _, other in held.values()):
+            return 0
+        left = most - len(held)
+        if function == self.physical:
+            return left
+        return min(left, 0 if any(where == function for where, _ in held.values()) else 1)
+
+
+def _size(kind: Path) -> tuple[int, int]:
+    """Frame buffer in MiB and most at equal size, as the type's description says."""
+    text = (kind / "description").read_text()
+    found = re.search(r"framebuffer=(\d+)M.*max_instance=(\d+)", text)
+    if found is None:
+        raise ValueError(f"{kind}: no size in {text!r}")
+    return int(found[1]), int(found[2])
+
+
+def _is_uuid(name: str) -> bool:
+    return re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", name) is not None
+
+
+def _refuse(number: int, path: Path) -> NoReturn:
+    raise OSError(number, os.strerror(number), str(path))

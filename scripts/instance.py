@@ -57,7 +57,7 @@ class Instance:
             if not folder.stat().st_mode & 0o001:
                 raise Refusal(
                     f"{folder} cannot be entered by service users (PostgreSQL, QEMU).",
-                    f"Run `chmod 711` on it, or set VAR_DIR, IMAGES_DIR or STORAGE_DIR to another folder.",
+                    "Run `chmod 711` on it, or set VAR_DIR, IMAGES_DIR or STORAGE_DIR to another folder.",
                 )
 
     def lock(self) -> None:

@@ -88,9 +88,17 @@ def mount(source: str, target: str, flags: int) -> None:
 
 
 def leave(instance: Instance) -> None:
-    """Take the binds of our data away again, so that their folders can be removed."""
+    """Take our binds away and remove what was made in RUN_DIR.  Data are behind the binds: nothing is removed there."""
     for target in (instance.var / "images", instance.var / "storage", instance.var):
         libc.umount2(os.fsencode(str(target)), MNT_DETACH)
+    for entry in instance.run_dir.iterdir():
+        if entry == instance.var:
+            entry.rmdir()  # refuses if it is not empty, so never a folder that is still bound
+        elif entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
+    instance.run_dir.rmdir()
 
 
 def inhabitants(instance: Instance) -> list[int]:

@@ -1,7 +1,7 @@
 """The supervisor of `make run`, and of the private services that tests need.
 
-    python -m scripts.stack run
-    python -m scripts.stack with postgres,redis,libvirt [--instance NAME] -- COMMAND ...
+python -m scripts.stack run
+python -m scripts.stack with postgres,redis,libvirt [--instance NAME] -- COMMAND ...
 """
 
 from __future__ import annotations

@@ -101,24 +101,30 @@ class Supervisor:
         self.children: list[Child] = []
         self.asked_to_end = False
 
-    def start(self, service: Service) -> None:
-        """Start it and wait until it answers.  A child that dies before that is a refusal, with its last words."""
+    def start(self, *services: Service) -> None:
+        """Start them side by side and wait until all answer.  A child that dies before that is a refusal, with its
+        last words."""
         self.logs.mkdir(mode=0o755, exist_ok=True)
-        child = Child(service, self.logs / f"{service.name}.log")
-        self.children.append(child)
-        limit = time.monotonic() + service.ready_seconds
+        new = []
+        for service in services:
+            log = self.logs / f"{service.name}.log"
+            if log.exists():
+                log.replace(log.with_suffix(".log.1"))
+            new.append(Child(service, log))
+            self.children.append(new[-1])
+        for child in new:
+            self.await_answer(child)
+
+    def await_answer(self, child: Child) -> None:
+        service, where = child.service, f"More is in {child.log.name}, folder log of VAR_DIR."
         while not service.ready():
-            self.stop_if_asked()
+            if self.asked_to_end:
+                raise KeyboardInterrupt
             if child.process.poll() is not None:
-                raise Refusal(
-                    f"{service.name} did not start ({how(child.process.returncode)}): {last_line(child.log)}",
-                    f"Its log is {child.log.name} in the folder log of VAR_DIR.",
-                )
-            if time.monotonic() > limit:
-                raise Refusal(
-                    f"{service.name} runs but does not answer within {service.ready_seconds:g} s.",
-                    f"Its log is {child.log.name} in the folder log of VAR_DIR.",
-                )
+                end = how(child.process.returncode)
+                raise Refusal(f"{service.name} did not start ({end}): {last_line(child.log)}", where)
+            if time.monotonic() - child.started > service.ready_seconds:
+                raise Refusal(f"{service.name} does not answer within {service.ready_seconds:g} s.", where)
             time.sleep(0.05)
         say(f"{service.name} answers")
 
@@ -126,16 +132,11 @@ class Supervisor:
         for child in self.children:
             child.tend()
 
-    def stop_if_asked(self) -> None:
-        if self.asked_to_end:
-            raise KeyboardInterrupt
-
-    def end(self, *names: str) -> None:
-        """End these children, or all, the last started first."""
-        for child in reversed(list(self.children)):
-            if not names or child.service.name in names:
-                child.end()
-                self.children.remove(child)
+    def end(self) -> None:
+        """End all, the last started first."""
+        while self.children:
+            self.children[-1].end()
+            self.children.pop()
 
 
 def die_with_parent(with_signal: signal.Signals) -> Callable[[], None]:

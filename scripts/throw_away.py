@@ -14,7 +14,6 @@ from pathlib import Path
 
 from scripts import instance as instances
 from scripts import namespace, private
-from scripts.instance import Instance
 from scripts.supervisor import Supervisor
 from scripts.terminal import Refusal, say
 
@@ -23,7 +22,9 @@ def around(command: list[str], services: Sequence[str], name: str | None) -> int
     """Start the services, run the command with their settings, end them; answers the command's exit status."""
     unknown = set(services) - set(private.SETTINGS)
     if unknown:
-        raise Refusal(f"No service is called {', '.join(sorted(unknown))}.", f"There are {', '.join(private.SETTINGS)}.")
+        raise Refusal(
+            f"No service is called {', '.join(sorted(unknown))}.", f"There are {', '.join(private.SETTINGS)}."
+        )
     data = Path(tempfile.mkdtemp(prefix="tessera-", dir="/var/tmp"))
     data.chmod(0o755)
     instance = instances.for_tests(name or secrets.token_hex(4), data)
@@ -40,7 +41,8 @@ def around(command: list[str], services: Sequence[str], name: str | None) -> int
         return 130
     finally:
         private.end(instance, supervisor, keep_machines=False)
-        remove(instance)
+        namespace.leave(instance)
+        shutil.rmtree(instance.data)
 
 
 def attend(command: list[str], settings: dict[str, str], supervisor: Supervisor) -> int:
@@ -55,9 +57,3 @@ def attend(command: list[str], settings: dict[str, str], supervisor: Supervisor)
             told = True
         time.sleep(0.1)
     return process.returncode if process.returncode >= 0 else 128 - process.returncode
-
-
-def remove(instance: Instance) -> None:
-    namespace.leave(instance)
-    for folder in (instance.run_dir, instance.data):
-        shutil.rmtree(folder, ignore_errors=True)

@@ -16,7 +16,12 @@ from scripts.terminal import Refusal, say
 
 Network = ipaddress.IPv4Network
 # Private ranges to look for a free /24 in; the first is seldom used at its upper end.
-RANGES = [Network("10.192.0.0/10"), Network("172.16.0.0/12"), Network("192.168.0.0/16"), Network("10.0.0.0/8")]
+RANGES = [
+    Network("10.192.0.0/10"),
+    Network("172.16.0.0/12"),
+    Network("192.168.0.0/16"),
+    Network("10.0.0.0/8"),
+]
 
 
 def provide(instance: Instance) -> None:

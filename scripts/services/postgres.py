@@ -17,7 +17,16 @@ from scripts.terminal import Refusal, say
 OLDEST = 15
 DATABASE = USER = "tessera"
 # Throw-away data need not survive a power cut.
-FAST = ["-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off", "-c", "max_connections=200"]
+FAST = [
+    "-c",
+    "fsync=off",
+    "-c",
+    "synchronous_commit=off",
+    "-c",
+    "full_page_writes=off",
+    "-c",
+    "max_connections=200",
+]
 
 
 def service(instance: Instance) -> Service:
@@ -84,7 +93,14 @@ def make_cluster(programs: Path, data: Path, owner: str | None) -> None:
     made = subprocess.run(
         [
             str(programs / "initdb"),
-            *("-D", str(data), "-U", USER, "-A", "trust"),  # who gets through the socket's folder (0750) may come in
+            *(
+                "-D",
+                str(data),
+                "-U",
+                USER,
+                "-A",
+                "trust",
+            ),  # who gets through the socket's folder (0750) may come in
             *("-E", "UTF8", "--locale=C.UTF-8", "--no-sync"),
         ],
         user=owner,

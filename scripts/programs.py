@@ -1,0 +1,54 @@
+"""The portal's own long-running programs: web server, worker, beat."""
+
+from __future__ import annotations
+
+import http.client
+import sys
+from collections.abc import Callable
+
+from scripts.instance import CHECKOUT, Instance
+from scripts.supervisor import Service
+
+WORKERS = 4  # tasks wait for hosts most of the time; a host that hangs holds one
+
+
+def web(instance: Instance, settings: dict[str, str], port: int) -> list[Service]:
+    """What serves people (uvicorn), what does the work (worker) and what gives the beat."""
+    uvicorn = ["uvicorn", "portal.asgi:application", "--host", "127.0.0.1", "--port", str(port)]
+    # Measured: this protocol holds memory still when a browser stops reading; compression would undo that.
+    uvicorn += ["--ws", "websockets-sansio", "--ws-per-message-deflate", "false", "--no-access-log"]
+    worker = ["celery", "-A", "portal.celery", "worker", "--loglevel", "INFO", "--concurrency", str(WORKERS)]
+    beat = ["celery", "-A", "portal.celery", "beat", "--loglevel", "INFO", "--pidfile="]
+    beat += ["--schedule", str(instance.var / "celerybeat-schedule")]
+    return [
+        of_python("uvicorn", uvicorn, settings, ready=lambda: serves(port)),
+        of_python(
+            "worker",
+            [*worker, "-n", f"{instance.name}@%h"],
+            settings,
+            ready=logged(instance, "worker", " ready."),
+        ),
+        of_python("beat", beat, settings, ready=logged(instance, "beat", "beat: Starting")),
+    ]
+
+
+def of_python(name: str, words: list[str], settings: dict[str, str], ready: Callable[[], bool]) -> Service:
+    return Service(name=name, command=[sys.executable, "-m", *words], ready=ready, environ=settings, folder=CHECKOUT)
+
+
+def serves(port: int) -> bool:
+    """It answers, whatever it says about its health."""
+    line = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        line.request("GET", "/healthz")
+        return line.getresponse().status < 500
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        line.close()
+
+
+def logged(instance: Instance, name: str, words: str) -> Callable[[], bool]:
+    """Whether its log of this start has these words."""
+    log = instance.logs / f"{name}.log"
+    return lambda: words in log.read_text(errors="replace")

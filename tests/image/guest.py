@@ -1,0 +1,115 @@
+"""A QEMU of the shape that vmctl makes, driven by its own monitor: keys, screenshots, the power button, the serial log."""
+
+import json
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+KEY_NAMES = {" ": "spc", "-": "minus", "=": "equal", "/": "slash", ".": "dot", ",": "comma", ";": "semicolon",
+             "'": "apostrophe", "\n": "ret", "\\": "backslash", "[": "bracket_left", "]": "bracket_right"}  # fmt: skip
+SHIFTED = dict(zip("~!@#$%^&*()_+{}|:\"<>?", "`1234567890-=[]\\;',./", strict=True))
+
+
+class Guest:
+    """One machine in emulation; `with Guest(...) as guest` starts it, and leaves no process behind."""
+
+    def __init__(self, folder: Path, image: Path, seed: Path | None) -> None:
+        self.folder, self.image, self.seed = folder, image, seed
+        self.serial = folder / "serial.log"
+        self.disk = folder / "disk.qcow2"
+        self.started = 0.0
+
+    def __enter__(self) -> "Guest":
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if not self.disk.exists():
+            make = ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", self.image, self.disk, "4G"]
+            subprocess.run(make, check=True, timeout=30)
+        self.serial.unlink(missing_ok=True)
+        self.started = time.monotonic()
+        self.process = subprocess.Popen(self._command(), stderr=subprocess.PIPE)
+        self.monitor = self._connect()
+        self.replies = self.monitor.makefile("r", encoding="utf-8")
+        self.replies.readline()
+        self.ask("qmp_capabilities")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait(timeout=10)
+        self.monitor.close()
+
+    def _command(self) -> list[str]:
+        seed = ["-drive", f"if=none,id=seed,format=raw,readonly=on,file={self.seed}",
+                "-device", "ide-cd,bus=ide.0,drive=seed"] if self.seed else []  # fmt: skip
+        return [
+            "qemu-system-x86_64", "-accel", "tcg", "-machine", "q35", "-cpu", "qemu64", "-m", "256", "-nodefaults",
+            "-display", "none", "-vga", "std",
+            "-drive", f"if=none,id=disk,format=qcow2,file={self.disk}", "-device", "virtio-blk-pci,drive=disk", *seed,
+            "-netdev", "user,id=net,restrict=on", "-device", "virtio-net-pci,netdev=net,mac=52:54:00:12:34:56",
+            "-device", "virtio-serial-pci", "-chardev", "null,id=agent",
+            "-device", "virtserialport,chardev=agent,name=org.qemu.guest_agent.0",
+            "-serial", f"file:{self.serial}", "-qmp", f"unix:{self.folder}/qmp.sock,server=on,wait=off",
+        ]  # fmt: skip
+
+    def _connect(self) -> socket.socket:
+        monitor = socket.socket(socket.AF_UNIX)
+        monitor.settimeout(10)
+        for _ in range(100):
+            try:
+                monitor.connect(str(self.folder / "qmp.sock"))
+            except OSError:
+                time.sleep(0.05)
+            else:
+                return monitor
+        self.process.kill()
+        raise AssertionError(f"QEMU did not start: {self.process.communicate()[1].decode()}")
+
+    def ask(self, command: str, **arguments: Any) -> Any:
+        """The answer of QEMU's monitor to one command."""
+        self.monitor.sendall(json.dumps({"execute": command, "arguments": arguments}).encode() + b"\n")
+        while "return" not in (reply := json.loads(self.replies.readline())):
+            assert "error" not in reply, reply
+        return reply["return"]
+
+    def log(self) -> str:
+        """What has come out of the serial port so far."""
+        return self.serial.read_text(errors="replace").replace("\r\n", "\n") if self.serial.exists() else ""
+
+    def wait_for(self, text: str, seconds: float) -> float:
+        """Waits until the serial log holds the text; the seconds since the start of the machine."""
+        self._wait(lambda: text in self.log(), seconds, f"no {text!r} in the serial log")
+        return time.monotonic() - self.started
+
+    def wait_for_end(self, seconds: float) -> float:
+        """Waits until QEMU has ended by itself; the seconds it took from now."""
+        asked = time.monotonic()
+        self._wait(lambda: self.process.poll() is not None, seconds, "the machine did not go off")
+        return time.monotonic() - asked
+
+    def _wait(self, reached: Callable[[], bool], seconds: float, failure: str) -> None:
+        end = time.monotonic() + seconds
+        while not reached():
+            assert time.monotonic() < end, f"{failure} within {seconds} s; the log ends with:\n{self.log()[-2000:]}"
+            time.sleep(0.05)
+
+    def type(self, text: str) -> None:
+        """Presses the keys for the text, as on a US keyboard, one after the other."""
+        for character in text:
+            plain = SHIFTED.get(character, character.lower())
+            keys = ["shift"] if plain != character else []
+            pressed = [{"type": "qcode", "data": key} for key in [*keys, KEY_NAMES.get(plain, plain)]]
+            self.ask("send-key", keys=pressed, **{"hold-time": 20})
+            time.sleep(0.05)
+
+    def screenshot(self, name: str) -> bytes:
+        """The screen as a PPM picture, kept in the guest's folder."""
+        file = self.folder / f"{name}.ppm"
+        self.ask("screendump", filename=str(file))
+        return file.read_bytes()
+
+    def press_power_button(self) -> None:
+        """The ACPI power button, once."""
+        self.ask("system_powerdown")

@@ -110,7 +110,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 LANGUAGE_CODE = "en"
 USE_TZ = True
 AUTH_USER_MODEL = "accounts.User"
-#AUTHENTICATION_BACKENDS = ["portal.accounts.backends.ThrottledBackend"]
+AUTHENTICATION_BACKENDS = ["portal.accounts.backends.ThrottledBackend"]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator", "NumericPasswordValidator")

@@ -1,0 +1,171 @@
+"""The only writer of hosts, GPUs, flavors and images."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from django.core.exceptions import ValidationError
+from django.db import transaction
+
+from portal.accounts.models import User
+from portal.audit import actions as audit
+from portal.errors import WrongInput
+from portal.inventory import signals
+from portal.inventory.models import GPU, Flavor, Holding, HoldingKind, Host, HostKind, Image, Pool, StoragePool, VGPUType
+
+
+@transaction.atomic
+def add_host(name: str, kind: HostKind, *, layout: str = "", by: User | None, now: datetime) -> Host:
+    """A host with its pool and storage pool. Its GPUs come with record_inventory, once vmctl has looked."""
+    if Host.objects.filter(name=name).exists():
+        raise WrongInput(f"There is a host {name} already.", fields={"name": "taken"})
+    host = Host(name=name, kind=kind, layout=layout, created=now)
+    try:
+        host.full_clean()
+    except ValidationError as error:
+        raise WrongInput(f"{name!r} is no host name. {' '.join(error.messages)}", fields={"name": "invalid"}) from error
+    save_host(host, by=by, now=now)
+    Pool.objects.create(name=name, host=host)
+    StoragePool.objects.create(name=name).hosts.add(host)
+    transaction.on_commit(partial(signals.added.send, Host, host_id=host.pk))
+    return host
+
+
+@transaction.atomic
+def save_host(host: Host, *, by: User | None, now: datetime) -> Host:
+    """Store a host as an operator edited it."""
+    host.save()
+    audit.record(by, "saved", host, now=now, name=host.name, kind=host.kind, enabled=host.enabled)
+    transaction.on_commit(partial(signals.changed.send, Host, host_id=host.pk))
+    return host
+
+
+@transaction.atomic
+def delete_host(host: Host, *, by: User, now: datetime) -> None:
+    """Remove a host; reservations and machines on it protect it."""
+    audit.record(by, "deleted", host, now=now, name=host.name)
+    GPU.objects.filter(host=host).delete()
+    for storage in StoragePool.objects.filter(hosts=host):
+        storage.hosts.remove(host)
+        if not storage.hosts.exists():
+            storage.delete()
+    host.delete()
+
+
+@transaction.atomic
+def save_gpu(gpu: GPU, *, by: User | None, now: datetime) -> GPU:
+    """Store a GPU as an operator edited it."""
+    gpu.save()
+    audit.record(by, "saved", gpu, now=now, address=gpu.address, enabled=gpu.enabled)
+    transaction.on_commit(partial(signals.changed.send, GPU, host_id=gpu.host_id))
+    return gpu
+
+
+@transaction.atomic
+def save_choice(thing: Flavor | Image, *, by: User | None, now: datetime) -> None:
+    """Store a flavor or an image; what is booked already keeps its own size."""
+    thing.save()
+    audit.record(by, "saved", thing, now=now, slug=thing.slug, enabled=thing.enabled)
+
+
+@transaction.atomic
+def delete_choice(thing: Flavor | Image, *, by: User, now: datetime) -> None:
+    """Remove a flavor or an image that nothing points to."""
+    audit.record(by, "deleted", thing, now=now, slug=thing.slug)
+    thing.delete()
+
+
+def record_capacity(host: Host, capacity: Mapping[str, Any], *, now: datetime) -> None:
+    """What a host said it has: vcpus, memory_mib, disk_free_mib. Written only when it changed, but for free disk."""
+    facts = host.facts | {key: value for key, value in capacity.items() if value is not None}
+    if facts != host.facts:
+        Host.objects.filter(pk=host.pk).update(facts=facts)
+        host.facts = facts
+
+
+@transaction.atomic
+def record_inventory(host: Host, document: Mapping[str, Any], now: datetime) -> list[GPU]:
+    """Store what `vmctl gpus` found. A GPU that is missing keeps its row and its old `seen`, and so is not booked on.
+
+    `document` has the form of docs/schemas: {"gpus": [{"address", "model", "types": [...], ...}]}.
+    """
+    pool = host.pools.get()
+    return [_record_gpu(host, pool, gpu, now) for gpu in document["gpus"]]
+
+
+def _record_gpu(host: Host, pool: Pool, found: Mapping[str, Any], now: datetime) -> GPU:
+    sight = {
+        "model": found.get("model") or "",
+        "memory_mib": found.get("memory_mib"),
+        "numa_node": found.get("numa_node"),
+        "iommu_key": f"{host.name}:{found.get('iommu_group') or found['address']}",
+        "handles": found.get("handles") or 0,
+        "regimes": list(found.get("regimes") or []),
+        "seen": now,
+        "facts": {key: value for key, value in found.items() if key not in ("types", "holders")},
+    }
+    gpu, _ = GPU.objects.update_or_create(
+        host=host, address=found["address"], defaults=sight, create_defaults=sight | {"pool": pool}
+    )
+    _record_types(gpu, found.get("types") or [], now)
+    return gpu
+
+
+def _record_types(gpu: GPU, found: Iterable[Mapping[str, Any]], now: datetime) -> None:
+    """Types the driver no longer offers keep their row and their old `seen`: a booking may still name them."""
+    known = {(row.name, row.regime): row for row in gpu.types.all()}
+    same = []
+    for vgpu in found:
+        row = known.get((vgpu["name"], vgpu["regime"]))
+        fields = {key: vgpu[key] for key in ("series", "memory_mib", "size_group", "cells")}
+        if row is not None and all(getattr(row, key) == value for key, value in fields.items()):
+            same.append(row.pk)
+        else:
+            VGPUType.objects.update_or_create(
+                gpu=gpu, name=vgpu["name"], regime=vgpu["regime"], defaults=fields | {"seen": now}
+            )
+    VGPUType.objects.filter(pk__in=same).update(seen=now)
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One thing seen on a GPU that the plan does not explain."""
+
+    gpu_id: UUID
+    kind: str
+    vgpu: UUID | None = None
+    size_group: str = ""
+    handle: int | None = None
+    detail: str = ""
+
+
+@transaction.atomic
+def set_holdings(host: Host, facts: Iterable[Fact], *, now: datetime) -> None:
+    """Make the holdings of a host these; one that was there before keeps its `since`. Quarantines are an operator's, and stay."""
+    stored = Holding.objects.filter(gpu__host=host).exclude(kind=HoldingKind.QUARANTINE)
+    before = {(row.gpu_id, row.kind, row.vgpu): row for row in stored}
+    for fact in facts:
+        row = before.pop((fact.gpu_id, fact.kind, fact.vgpu), None)
+        fields = {"size_group": fact.size_group, "handle": fact.handle, "detail": fact.detail}
+        if row is None:
+            Holding.objects.create(gpu_id=fact.gpu_id, kind=fact.kind, vgpu=fact.vgpu, since=now, **fields)
+        elif any(getattr(row, key) != value for key, value in fields.items()):
+            Holding.objects.filter(pk=row.pk).update(**fields)
+    Holding.objects.filter(pk__in=[row.pk for row in before.values()]).delete()
+
+
+@transaction.atomic
+def quarantine(gpu: GPU, *, why: str, by: User, now: datetime) -> None:
+    """Nobody can book this GPU until the quarantine is lifted; what runs there goes on."""
+    Holding.objects.create(gpu=gpu, kind=HoldingKind.QUARANTINE, detail=why, since=now)
+    audit.record(by, "quarantined", gpu, now=now, why=why)
+
+
+@transaction.atomic
+def lift_quarantine(gpu: GPU, *, by: User, now: datetime) -> None:
+    """The GPU can be booked again."""
+    Holding.objects.filter(gpu=gpu, kind=HoldingKind.QUARANTINE).delete()
+    audit.record(by, "lifted quarantine", gpu, now=now)

@@ -1,0 +1,68 @@
+"""The only writer of machines."""
+
+import re
+from datetime import datetime
+from uuid import UUID, uuid4
+
+from django.db import transaction
+
+from portal.accounts.models import Project, User
+from portal.audit import actions as audit
+from portal.inventory.models import Flavor, Host, Image
+from portal.machines.models import MachineState, VirtualMachine
+
+LABEL = 63  # letters in one part of a host name (RFC 1123)
+
+
+def hostname_for(user: User, image: Image, machine_id: UUID) -> str:
+    """A safe name inside and outside of the guest; the end of it, from the machine's id, makes it the only one."""
+    words = re.sub(r"[^a-z0-9]+", "-", f"{user.username}-{image.slug}".lower()).strip("-")
+    return f"{words[: LABEL - 7].strip('-') or 'machine'}-{machine_id.hex[:6]}"
+
+
+@transaction.atomic
+def make(*, owner: User, project: Project, flavor: Flavor, image: Image, disposable: bool, by: User, now: datetime) -> VirtualMachine:
+    """A machine without a disk yet; it gets its place with its first reservation."""
+    machine_id = uuid4()
+    hostname = hostname_for(owner, image, machine_id)
+    machine = VirtualMachine.objects.create(
+        id=machine_id,
+        name=hostname,
+        hostname=hostname,
+        owner=owner,
+        project=project,
+        flavor=flavor,
+        image=image,
+        disposable=disposable,
+        created=now,
+    )
+    audit.record(by, "made", machine, now=now, hostname=hostname, image=image.slug, disposable=disposable)
+    return machine
+
+
+def settle(machine: VirtualMachine, host: Host) -> None:
+    """This host's storage is where the machine's disk lies from now on."""
+    machine.host = host
+    machine.storage_pool = host.storage_pools.order_by("pk").first()
+    VirtualMachine.objects.filter(pk=machine.pk).update(host=host, storage_pool=machine.storage_pool)
+
+
+def observed(machine_id: UUID, *, state: MachineState, disk_mib: int | None = None, now: datetime) -> None:
+    """What the host last said about a machine."""
+    seen = {"state": state, "observed_at": now} | ({} if disk_mib is None else {"disk_mib": disk_mib})
+    VirtualMachine.objects.filter(pk=machine_id).update(**seen)
+
+
+@transaction.atomic
+def delete(machine: VirtualMachine, *, by: User | None, now: datetime) -> bool:
+    """The machine's disk is to go; the row stays for the record. False: it was deleted before."""
+    changed = VirtualMachine.objects.filter(pk=machine.pk, deleted=None).update(deleted=now)
+    if changed:
+        machine.deleted = now
+        audit.record(by, "deleted", machine, now=now, hostname=machine.hostname)
+    return changed == 1
+
+
+def disk_gone(machine_id: UUID, *, now: datetime) -> None:
+    """The host has no disk of this machine any more."""
+    VirtualMachine.objects.filter(pk=machine_id).update(disk_mib=None, state=MachineState.OFF, observed_at=now)

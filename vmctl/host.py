@@ -201,7 +201,15 @@ class Host:
 
     def _store(self, path: Path, value: str) -> None:
         command = [sys.executable, "-I", "-S", "-c", WRITER, str(path), value]
-        status = self.commands(command, limit=self.write_limit).status
+        try:
+            status = self.commands(command, limit=self.write_limit).status
+        except VmctlError as error:
+            raise VmctlError(
+                Code.BUSY,
+                f"The kernel does not come back from a write to {self._inside(path)}.",
+                "Find out what holds the device (fuser -v /dev/nvidia* /dev/vfio/*) and end that.",
+                retry=True,
+            ) from error
         if status:
             raise OSError(status, os.strerror(status), str(path))
 

@@ -163,9 +163,7 @@ class Tree:
         """A link to an absolute path (borrowed) or to a path below the root."""
         path = self.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.symlink_to(
-            target if target.startswith("/") else os.path.relpath(self.root / target, path.parent)
-        )
+        path.symlink_to(target if target.startswith("/") else os.path.relpath(self.root / target, path.parent))
 
 
 def functions(address: str, count: int) -> list[str]:

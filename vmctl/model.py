@@ -1,4 +1,4 @@
-"""The words of vmctl as values: what should be on a host, and what is.  Pure; parsed once, at the edge (documents.py)."""
+"""The words of vmctl as values: what should be on a host, and what is. Pure; parsed once, at the edge."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -48,7 +48,7 @@ class MachineState(StrEnum):
     UNKNOWN = "unknown"
 
 
-# What should be -------------------------------------------------------------------------------------------------------
+# What should be -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class DesiredState:
     machines: tuple[DesiredMachine, ...]
 
 
-# What is --------------------------------------------------------------------------------------------------------------
+# What is ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class VGPUType:
     name: str  # "T4-4Q"
     driver_id: str  # "nvidia-232": belongs to the driver release, never stored by the portal
     series: str
-    memory_mib: int
+    memory_mib: int | None  # None where the driver tells neither name nor description: then it has no cells
     size_group: str  # types of one group may stand side by side on an equal-size GPU
     regime: Regime
     max: int
@@ -264,7 +264,7 @@ class ForeignDomain:
 
 @dataclass(frozen=True)
 class Disk:
-    """A machine's folder in the storage: size of what lies there in MiB, and whether things of a running machine remain."""
+    """A machine's folder in the storage, and what of a running machine lies there. `mib`: what it takes."""
 
     machine: str
     mib: int

@@ -35,9 +35,7 @@ UNSETTLED = ".unsettled"  # there while a kernel write is being answered: a proc
 def prepare(root: Path, layout: str) -> None:
     """Make the tree of a simulated machine at `root` unless it is there. Two at once: one makes it, both use it."""
     if layout not in LAYOUTS:
-        raise bad_input(
-            f"There is no simulated layout {layout!r}.", f"Choose one of {', '.join(sorted(LAYOUTS))}."
-        )
+        raise bad_input(f"There is no simulated layout {layout!r}.", f"Choose one of {', '.join(sorted(LAYOUTS))}.")
     if not (root / LAYOUT_FILE).exists():
         root.parent.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=f".{root.name}-", dir=root.parent))
@@ -50,9 +48,7 @@ def prepare(root: Path, layout: str) -> None:
             shutil.rmtree(draft)  # somebody else was faster, or something else lies there
     found = (root / LAYOUT_FILE).read_text() if (root / LAYOUT_FILE).exists() else "something else"
     if found != layout:
-        raise bad_input(
-            f"{root} holds {found}, not the layout {layout}.", "Give each simulated host its own root."
-        )
+        raise bad_input(f"{root} holds {found}, not the layout {layout}.", "Give each simulated host its own root.")
 
 
 @dataclass(frozen=True)
@@ -145,11 +141,7 @@ class _Kernel:
 
     def cards(self) -> list[_Card]:
         parents = self.root / "sys/class/mdev_bus"
-        found = {
-            card.physical: card
-            for name in os.listdir(parents)
-            for card in [_Card.of((parents / name).resolve())]
-        }
+        found = {card.physical: card for name in os.listdir(parents) for card in [_Card.of((parents / name).resolve())]}
         return list(found.values())
 
     def settle(self, cards: list[_Card]) -> None:
@@ -160,12 +152,8 @@ class _Kernel:
                 mine = {uuid: kind for uuid, (where, kind) in held.items() if where == parent}
                 for kind in card.types:
                     folder = f"{parent}/mdev_supported_types/{kind}"
-                    self._settle_links(
-                        f"{folder}/devices", {uuid for uuid, made in mine.items() if made == kind}
-                    )
-                    self._settle_counter(
-                        f"{folder}/available_instances", f"{card.left(held, parent, kind)}\n"
-                    )
+                    self._settle_links(f"{folder}/devices", {uuid for uuid, made in mine.items() if made == kind})
+                    self._settle_counter(f"{folder}/available_instances", f"{card.left(held, parent, kind)}\n")
                 for stale in [name for name in os.listdir(parent) if _is_uuid(name) and name not in mine]:
                     shutil.rmtree(parent / stale)
         self._leave_groups()

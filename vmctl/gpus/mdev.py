@@ -1,0 +1,155 @@
+"""Mediated devices, whatever function they are made on: list, make, take away (dossier 1.1 and 9)."""
+
+from __future__ import annotations
+
+import errno
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from vmctl.errors import Code, VmctlError
+from vmctl.gpus.types import OfferedType, offered
+from vmctl.host import Host
+from vmctl.model import WantedVGPU
+
+# No room: the driver's own count, or the kernel's (EUSERS is the mdev core's "available instances used up").
+FULL = (errno.ENOSPC, errno.EUSERS)
+
+
+@dataclass(frozen=True)
+class Device:
+    """A mediated device that exists: where it is and what it is."""
+
+    uuid: str
+    parent: str
+    driver_id: str
+
+
+def devices(host: Host) -> list[Device]:
+    """All mediated devices of the machine. None where the kernel has no such bus: then nothing was made."""
+    found = (device(host, name) for name in host.names(_bus(host)))
+    return [each for each in found if each is not None]
+
+
+def device(host: Host, uuid: str) -> Device | None:
+    """One of them, None when there is none."""
+    try:
+        kind = (_bus(host) / uuid / "mdev_type").resolve(strict=True)
+    except OSError:
+        return None  # not there, or just going
+    return Device(uuid, kind.parent.parent.name, kind.name)
+
+
+def make(host: Host, wanted: WantedVGPU, parent: str) -> OfferedType:
+    """See to it that the vGPU exists on `parent`, and give its type.
+
+    A device of the same uuid is used only if it is the very one; another one is taken away first. Raises VmctlError,
+    and then nothing of it is there.
+    """
+    kind = _type(host, wanted, parent)
+    found = device(host, wanted.uuid)
+    if found == Device(wanted.uuid, parent, kind.driver_id):
+        return kind
+    if found is not None:
+        take_away(host, wanted.uuid)
+    try:
+        made = host.write(kind.folder / "create", wanted.uuid, reading=_bus(host) / wanted.uuid / "mdev_type")
+    except OSError as error:
+        _refused(host, wanted, parent, error)
+    if made != kind.driver_id:
+        raise VmctlError(
+            Code.FAILED,
+            f"The driver took {wanted.type} on {parent} but made {made or 'nothing'}.",
+            "Look at the kernel's log of this minute (dmesg).",
+            retry=True,
+        )
+    return kind
+
+
+def take_away(host: Host, uuid: str) -> None:
+    """See to it that a mediated device is gone. Raises VmctlError (retry) when it is in use or stays."""
+    if device(host, uuid) is None:
+        return
+    holder = _holder(host, uuid)
+    if holder is not None:
+        # The kernel would not refuse but sleep until the holder lets go, and no signal wakes it.
+        raise VmctlError(
+            Code.BUSY, f"The vGPU {uuid} is in use by process {holder}.", "End that machine first.", retry=True
+        )
+    where = _bus(host) / uuid
+    try:
+        left = host.write(where / "remove", "1", reading=where)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise VmctlError(
+            Code.FAILED,
+            f"The kernel does not remove the vGPU {uuid}: {error.strerror}.",
+            "Look at what uses it.",
+            retry=True,
+        ) from error
+    if left is not None:
+        raise VmctlError(Code.FAILED, f"The vGPU {uuid} is still there.", "Look at what uses it.", retry=True)
+
+
+def _bus(host: Host) -> Path:
+    return host.path("/sys/bus/mdev/devices")
+
+
+def _type(host: Host, wanted: WantedVGPU, parent: str) -> OfferedType:
+    """The wanted type by its name: ids belong to the driver release (field log A07). Never another size instead."""
+    kinds, unknown = offered(host, parent)
+    for kind in kinds:
+        if wanted.type in (kind.name, kind.driver_id):
+            return kind
+    if not kinds:
+        reason = "; ".join(gap.reason for gap in unknown)
+        raise VmctlError(
+            Code.COULD_NOT_TELL, f"{parent} offers no vGPU now: {reason}", "Wait for the driver.", retry=True
+        )
+    raise VmctlError(
+        Code.FAILED,
+        f"The driver does not offer {wanted.type} on {parent}; it offers {', '.join(kind.name for kind in kinds)}.",
+        "Let an operator choose another type for this flavor: the driver's types changed.",
+    )
+
+
+def _refused(host: Host, wanted: WantedVGPU, parent: str, error: OSError) -> NoReturn:
+    """Say what the driver's refusal means, after making sure that nothing is half made."""
+    if error.errno == errno.EEXIST:
+        raise VmctlError(
+            Code.BUSY, f"The vGPU {wanted.uuid} came up beside this call.", "Try again.", retry=True
+        ) from error
+    take_away(host, wanted.uuid)
+    if error.errno in FULL:
+        raise VmctlError(
+            Code.NO_CAPACITY,
+            f"The driver has no room for {wanted.type} on GPU {wanted.gpu} ({error.strerror}).",
+            "Free a share of another size on it, or use another GPU.",
+            retry=True,
+        ) from error
+    raise VmctlError(
+        Code.FAILED,
+        f"The driver refuses {wanted.type} on {parent}: {error.strerror or error}.",
+        "Look at the kernel's log of this minute (dmesg).",
+        retry=error.errno in (errno.EIO, errno.EINVAL, errno.EBUSY, errno.EAGAIN),
+    ) from error
+
+
+def _holder(host: Host, uuid: str) -> str | None:
+    """The process that has the device's VFIO group open, if one can be seen."""
+    group = host.link(_bus(host) / uuid / "iommu_group")
+    if group is None:
+        return None
+    for process in host.names(host.path("/proc")):
+        if not process.isdecimal():
+            continue
+        folder = host.path(f"/proc/{process}/fd")
+        for handle in host.names(folder):
+            try:
+                if os.readlink(folder / handle) == f"/dev/vfio/{group}":
+                    return process
+            except OSError:
+                continue  # closed meanwhile
+    return None

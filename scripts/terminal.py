@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 BEGAN = time.monotonic()
+silent = False
 
 
 class Refusal(Exception):
@@ -16,4 +17,11 @@ class Refusal(Exception):
 
 def say(line: str) -> None:
     """One line of progress, with the seconds since the start."""
-    print(f"[{time.monotonic() - BEGAN:5.1f} s] {line}", flush=True)
+    if not silent:
+        print(f"[{time.monotonic() - BEGAN:5.1f} s] {line}", flush=True)
+
+
+def hush() -> None:
+    """No more progress: the last line should be what the command said last."""
+    global silent
+    silent = True

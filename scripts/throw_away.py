@@ -15,7 +15,7 @@ from pathlib import Path
 from scripts import instance as instances
 from scripts import namespace, private
 from scripts.supervisor import Supervisor
-from scripts.terminal import Refusal, say
+from scripts.terminal import Refusal, hush, say
 
 
 def around(command: list[str], services: Sequence[str], name: str | None) -> int:
@@ -40,6 +40,7 @@ def around(command: list[str], services: Sequence[str], name: str | None) -> int
     except KeyboardInterrupt:
         return 130
     finally:
+        hush()
         private.end(instance, supervisor, keep_machines=False)
         namespace.leave(instance)
         shutil.rmtree(instance.data)

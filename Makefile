@@ -1,0 +1,33 @@
+# What to type.  Everything else is in scripts/.
+
+.PHONY: run test check bench gpu-check screenshots lock clean
+python := .venv/bin/python
+
+run:  ## set-up, then the whole portal; Ctrl-C ends it
+	@scripts/setup run
+	@exec $(python) -m scripts.stack run
+
+test:  ## set-up, then all tests with private services
+	@scripts/setup test
+	@$(python) -m scripts.stack with postgres,redis,libvirt -- $(python) -m pytest $(ARGS)
+
+check:  ## what needs no service: style, types, import contracts, house rules, migrations
+	@scripts/setup test
+	@scripts/check
+
+bench:  ## benchmarks, one JSON object a line; ONLY=name for one
+	@scripts/setup test >&2
+	@$(python) -m scripts.stack with postgres,redis,libvirt -- $(python) -m tests.bench $(ONLY)
+
+gpu-check:  ## on a machine with a real GPU: what Tessera sees of it, as JSON
+	@scripts/gpu_check
+
+screenshots:  ## the README's pictures, taken anew
+	@scripts/setup test
+	@$(python) -m scripts.stack with postgres,redis,libvirt -- $(python) -m scripts.screenshots
+
+lock:  ## requirements/*.txt anew from pyproject.toml
+	@scripts/lock
+
+clean:  ## everything made here goes, the data of `make run` too
+	rm -rf .venv node_modules static/build var build dist *.egg-info

@@ -36,7 +36,7 @@ class Exit:
 class VmctlError(Exception):
     """Something a person can act on.
 
-    `what` and `remedy` are whole sentences; `retry` says whether the same call may work later without anybody doing anything.
+    `what` and `remedy` are whole sentences; `retry`: the same call may work later without anybody doing anything.
     """
 
     code: str  # one of `Code`

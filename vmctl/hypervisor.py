@@ -1,0 +1,267 @@
+"""libvirt, and the only file that imports it.
+
+Every call has a limit of its own: libvirt waits for ever for a daemon that hangs, and for 30 s for one domain whose
+job is stuck. A call that does not come back is left behind in a daemon thread; the short-lived process ends without it.
+"""
+
+import queue
+import re
+import threading
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+import libvirt
+
+from vmctl.domain import NAMESPACE, PREFIX
+from vmctl.errors import Code, VmctlError
+from vmctl.model import MachineState
+
+T = TypeVar("T")
+
+CONNECT_SECONDS = 5.0
+CALL_SECONDS = 5.0
+STUCK_MILLISECONDS = 2000
+START_SECONDS = 60.0
+"""A start is the one slow call: libvirt makes the tap, the filter and the QEMU process; usually about a second."""
+ASK_SECONDS = 3.0
+DESTROY_SECONDS = 18.0
+"""libvirt sends SIGTERM, after 10 s SIGKILL, and looks for 5 s more; QEMU usually ends within 0.3 s."""
+
+STATES = {
+    libvirt.VIR_DOMAIN_NOSTATE: MachineState.UNKNOWN,
+    libvirt.VIR_DOMAIN_RUNNING: MachineState.RUNNING,
+    libvirt.VIR_DOMAIN_BLOCKED: MachineState.RUNNING,
+    libvirt.VIR_DOMAIN_PAUSED: MachineState.PAUSED,
+    libvirt.VIR_DOMAIN_SHUTDOWN: MachineState.STOPPING,
+    libvirt.VIR_DOMAIN_SHUTOFF: MachineState.OFF,
+    libvirt.VIR_DOMAIN_CRASHED: MachineState.CRASHED,
+    libvirt.VIR_DOMAIN_PMSUSPENDED: MachineState.PAUSED,
+}
+
+LOST = (libvirt.VIR_ERR_NO_CONNECT, libvirt.VIR_ERR_INVALID_CONN, libvirt.VIR_ERR_RPC)
+
+
+REMEDIES = (
+    (r"Cannot access storage file", "Put vmctl's storage folder where QEMU's user may enter every folder above it."),
+    (r"in use by driver QEMU", "Wait until the other machine is off."),
+    (r"Failed to bind socket|Unable to bind|VNC server", "Let QEMU's user write into the console folder of --run-dir."),
+    (r"cannot set up guest memory|Cannot allocate memory", "Free memory on the host, or give the machine less."),
+    (r"could not find capabilities|invalid argument: KVM|Emulator .* does not support", "Run vmctl check."),
+    (r"already exists|already defined|already active", "Rename or remove the other domain; vmctl does not touch it."),
+    (r"cannot acquire state change lock", "Wait; if it stays, look at that machine's QEMU process."),
+)
+OTHERWISE = "Read libvirtd's log on the host; vmctl check may tell more."
+MOST_TIMEOUTS = 3
+"""So many calls may be late before the whole daemon is taken for hung."""
+
+
+@dataclass
+class LibvirtError(VmctlError):
+    """What libvirt refused; `number` is its own code."""
+
+    number: int = 0
+
+    @property
+    def gone(self) -> bool:
+        """Whether the domain is not there any more."""
+        return bool(self.number == libvirt.VIR_ERR_NO_DOMAIN)
+
+
+@dataclass(frozen=True)
+class Domain:
+    """A domain as libvirt shows it, running or defined.  `trouble`: why its state could not be told."""
+
+    name: str
+    uuid: str
+    state: MachineState
+    xml: str
+    trouble: str | None = None
+
+
+@dataclass(frozen=True)
+class Node:
+    """What libvirt knows of the host: CPUs, memory in MiB, the user and group that QEMU runs as."""
+
+    vcpus: int
+    memory_mib: int
+    qemu_user: tuple[int, int] | None
+
+
+@contextmanager
+def connect(uri: str) -> Iterator["Hypervisor"]:
+    """A connection for one short life. Raises `unreachable` within seconds, whether libvirt is stopped or hangs."""
+    libvirt.registerErrorHandler(lambda *_: None, None)  # it would print each error to standard error
+    try:
+        connection = _within(CONNECT_SECONDS, lambda: libvirt.open(uri))
+    except TimeoutError as error:
+        raise _unreachable(f"libvirt at {uri} took the call and did not answer in {CONNECT_SECONDS:g} s.") from error
+    except libvirt.libvirtError as error:
+        raise _unreachable(f"libvirt at {uri} cannot be reached: {_first_line(error)}.") from error
+    try:
+        yield Hypervisor(connection)
+    finally:
+        # Closing waits for calls that hang: not for longer than they deserve.
+        threading.Thread(target=connection.close, daemon=True).start()
+
+
+class Hypervisor:
+    """One libvirt connection, in our words."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self._timeouts = 0
+
+    # -- looking
+
+    def domains(self) -> tuple[Domain, ...]:
+        """All domains, running and defined. One that vanishes meanwhile is left out (field log C12)."""
+        listed = self._call("the list of domains", self._connection.listAllDomains)
+        found = (self._domain(handle) for handle in listed)
+        return tuple(domain for domain in found if domain is not None)
+
+    def _domain(self, handle: Any) -> Domain | None:
+        """One domain; a stuck one only loses its own state (field log C08)."""
+        name, xml = handle.name(), ""
+        try:
+            xml = self._call(f"the XML of {name}", lambda: handle.XMLDesc(0))
+            state = self._call(f"the state of {name}", handle.state)[0]
+            trouble = self._stuck(handle, name) if state == libvirt.VIR_DOMAIN_RUNNING else None
+        except LibvirtError as error:
+            if error.gone:
+                return None
+            state, trouble = libvirt.VIR_DOMAIN_NOSTATE, error.what
+        except VmctlError as error:
+            if error.code == Code.UNREACHABLE:
+                raise
+            state, trouble = libvirt.VIR_DOMAIN_NOSTATE, error.what
+        known = STATES.get(state, MachineState.UNKNOWN) if trouble is None else MachineState.UNKNOWN
+        return Domain(name, handle.UUIDString(), known, xml, trouble)
+
+    def _stuck(self, handle: Any, name: str) -> str | None:
+        """Whether the domain's monitor answers; libvirt tells without asking QEMU."""
+        state, _, milliseconds = self._call(f"the monitor of {name}", lambda: handle.controlInfo(0))
+        if state == libvirt.VIR_DOMAIN_CONTROL_OK or milliseconds < STUCK_MILLISECONDS:
+            return None
+        return f"Another operation has held {name} for {milliseconds / 1000:.0f} s."
+
+    def node(self) -> Node:
+        """CPUs, memory, and who QEMU runs as."""
+        info = self._call("the host's size", self._connection.getInfo)
+        capabilities = self._call("the host's capabilities", self._connection.getCapabilities)
+        return Node(vcpus=info[2], memory_mib=info[1], qemu_user=_qemu_user(capabilities))
+
+    def network(self, name: str) -> str:
+        """The XML of a network that is up."""
+        network = self._call(f"the network {name}", lambda: self._connection.networkLookupByName(name))
+        if not network.isActive():
+            raise VmctlError(Code.FAILED, f"The libvirt network {name} is down.", f"Start it: virsh net-start {name}.")
+        return str(network.XMLDesc(0))
+
+    def leases(self, name: str) -> frozenset[str]:
+        """Addresses that the network's DHCP has given away."""
+        network = self._call(f"the network {name}", lambda: self._connection.networkLookupByName(name))
+        return frozenset(str(lease["ipaddr"]) for lease in self._call(f"the leases of {name}", network.DHCPLeases))
+
+    def filter(self, name: str) -> str | None:
+        """The XML of a network filter; None where it is not defined."""
+        try:
+            found = self._call(f"the filter {name}", lambda: self._connection.nwfilterLookupByName(name))
+        except LibvirtError as error:
+            if error.number == libvirt.VIR_ERR_NO_NWFILTER:
+                return None
+            raise
+        return str(self._call(f"the filter {name}", lambda: found.XMLDesc(0)))
+
+    # -- changing
+
+    def define_filter(self, xml: str) -> None:
+        """Define a network filter; running machines get it at once."""
+        self._call("the filter's definition", lambda: self._connection.nwfilterDefineXML(xml))
+
+    def start(self, xml: str) -> None:
+        """Start a transient domain. It is there with all its devices, or not at all."""
+        self._call("the start", lambda: self._connection.createXML(xml, 0), START_SECONDS)
+
+    def ask_stop(self, uuid: str) -> None:
+        """Press the ACPI power button: explicitly, since the default may wait for a guest agent (field log C16)."""
+        self._on(uuid, lambda domain: domain.shutdownFlags(libvirt.VIR_DOMAIN_SHUTDOWN_ACPI_POWER_BTN), ASK_SECONDS)
+
+    def force_stop(self, uuid: str) -> None:
+        """Take the power away. One that is gone already is fine."""
+        self._on(uuid, lambda domain: domain.destroy(), DESTROY_SECONDS)
+
+    def set_mark(self, uuid: str, xml: str) -> None:
+        """Replace the mark of a running domain."""
+        kind, live = libvirt.VIR_DOMAIN_METADATA_ELEMENT, libvirt.VIR_DOMAIN_AFFECT_LIVE
+        self._on(uuid, lambda domain: domain.setMetadata(kind, xml, PREFIX, NAMESPACE, live), ASK_SECONDS)
+
+    # -- the wire
+
+    def _on(self, uuid: str, act: Callable[[Any], object], seconds: float) -> None:
+        try:
+            self._call(f"the domain {uuid}", lambda: act(self._connection.lookupByUUIDString(uuid)), seconds)
+        except LibvirtError as error:
+            if not error.gone:
+                raise
+
+    def _call(self, what: str, call: Callable[[], Any], seconds: float = CALL_SECONDS) -> Any:
+        try:
+            return _within(seconds, call)
+        except TimeoutError as error:
+            self._timeouts += 1
+            if self._timeouts >= MOST_TIMEOUTS:
+                raise _unreachable("libvirt answered several calls too late.") from error
+            raise VmctlError(
+                Code.TIMEOUT, f"libvirt did not answer about {what} in {seconds:g} s.", OTHERWISE, retry=True
+            ) from error
+        except libvirt.libvirtError as error:
+            raise _refused(error) from error
+
+
+def _within(seconds: float, call: Callable[[], T]) -> T:
+    """The call's answer or its error, or TimeoutError."""
+    answers: queue.SimpleQueue[tuple[T | None, Exception | None]] = queue.SimpleQueue()
+
+    def work() -> None:
+        try:
+            answers.put((call(), None))
+        except (libvirt.libvirtError, VmctlError) as error:
+            answers.put((None, error))
+
+    threading.Thread(target=work, daemon=True).start()
+    try:
+        answer, error = answers.get(timeout=seconds)
+    except queue.Empty:
+        raise TimeoutError from None
+    if error is not None:
+        raise error
+    return cast(T, answer)
+
+
+def _refused(error: libvirt.libvirtError) -> VmctlError:
+    """libvirt's error as one of ours, with what to do about it."""
+    text = _first_line(error)
+    if error.get_error_code() in LOST or error.get_error_domain() == libvirt.VIR_FROM_RPC:
+        return _unreachable(f"The connection to libvirt broke: {text}.")
+    remedy = next((remedy for pattern, remedy in REMEDIES if re.search(pattern, text)), OTHERWISE)
+    return LibvirtError(Code.FAILED, f"libvirt refused: {text}.", remedy, retry=True, number=error.get_error_code())
+
+
+def _unreachable(what: str) -> VmctlError:
+    return VmctlError(Code.UNREACHABLE, what, "Start libvirtd, or see why it hangs; nothing was changed.", retry=True)
+
+
+def _first_line(error: libvirt.libvirtError) -> str:
+    """One line of libvirt's message: several of them carry QEMU's whole last words."""
+    return " ".join((error.get_error_message() or str(error)).split())[:500].rstrip(".")
+
+
+def _qemu_user(capabilities: str) -> tuple[int, int] | None:
+    for model in ET.fromstring(capabilities).iterfind("host/secmodel"):
+        match = re.fullmatch(r"\+(\d+):\+(\d+)", model.findtext("baselabel", ""))
+        if model.findtext("model") == "dac" and match:
+            return int(match[1]), int(match[2])
+    return None

@@ -1,0 +1,89 @@
+"""The NoCloud seed: a small ISO 9660 image that tells a machine who it is.  JSON is YAML, so no value can add a key."""
+
+import json
+import os
+from ipaddress import IPv4Network
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from vmctl.domain import Wiring
+from vmctl.errors import Code, VmctlError
+from vmctl.host import Host
+from vmctl.model import DesiredMachine
+
+LABEL = "CIDATA"
+LIMIT = 20.0
+
+
+def documents(machine: DesiredMachine, wiring: Wiring) -> dict[str, str]:
+    """The seed's files.  A new reservation is a new instance, so that cloud-init takes the new password."""
+    user = {
+        "name": machine.seed.user,
+        "passwd": machine.seed.password_hash,
+        "lock_passwd": False,
+        "shell": "/bin/sh",
+        "ssh_authorized_keys": list(machine.seed.ssh_keys),
+    }
+    tessera = {
+        "owner": machine.seed.owner,
+        "period": machine.seed.period,
+        "vgpu": machine.seed.vgpu,
+        "reservation": machine.reservation,
+    }
+    user_data = {"hostname": machine.hostname, "users": [user], "tessera": tessera}
+    meta_data = {"instance-id": machine.reservation, "local-hostname": machine.hostname}
+    return {
+        "meta-data": _json(meta_data),
+        "user-data": "#cloud-config\n" + _json(user_data),
+        "network-config": _json(_network(wiring)),
+    }
+
+
+def _network(wiring: Wiring) -> dict[str, object]:
+    """cloud-init's network configuration, version 2."""
+    card = {
+        "match": {"macaddress": wiring.mac},
+        "addresses": [f"{wiring.address}/{_prefix(wiring.netmask)}"],
+        "gateway4": wiring.gateway,
+        "nameservers": {"addresses": [wiring.gateway]},
+    }
+    return {"version": 2, "ethernets": {"guest": card}}
+
+
+def _prefix(netmask: str) -> int:
+    return IPv4Network(f"0.0.0.0/{netmask}").prefixlen
+
+
+def _json(value: object) -> str:
+    """ASCII only: every other letter is escaped, so no reader's idea of an encoding matters."""
+    return json.dumps(value, indent=1) + "\n"
+
+
+def write(host: Host, path: Path, machine: DesiredMachine, wiring: Wiring) -> None:
+    """Make the seed's image, whole or not at all.  It holds a password hash: only QEMU's user will read it."""
+    new = path.with_name(f"{path.name}.new")
+    new.unlink(missing_ok=True)
+    with TemporaryDirectory(dir=path.parent, prefix=".seed-") as folder:
+        for name, text in documents(machine, wiring).items():
+            (Path(folder) / name).write_text(text)
+        command = [
+            "xorriso",
+            "-as",
+            "mkisofs",
+            "-quiet",
+            "-volid",
+            LABEL,
+            "-joliet",
+            "-rock",
+            "-output",
+            str(new),
+        ]
+        answer = host.run([*command, folder], limit=LIMIT)
+    if answer.status:
+        raise VmctlError(
+            Code.FAILED,
+            f"xorriso made no seed: {answer.errors.strip()[-300:]}.",
+            f"See whether {path.parent} is full.",
+        )
+    new.chmod(0o600)
+    os.replace(new, path)

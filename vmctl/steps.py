@@ -1,0 +1,172 @@
+"""What can be done to a host, as values.  Pure: apply.py carries them out."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from vmctl.errors import VmctlError
+from vmctl.model import DesiredMachine, Mark, ObservedMachine, ProvidedVGPU, WantedVGPU
+
+
+@dataclass(frozen=True)
+class Remark:
+    """Tell a running machine's mark what changed: its end, when its share is promised, that it was asked to stop."""
+
+    kind: ClassVar[str] = "remark"
+    observed: ObservedMachine
+    mark: Mark
+
+    @property
+    def machine(self) -> str:
+        return self.observed.machine
+
+    @property
+    def subject(self) -> str:
+        return f"tell {self.observed.name} that it ends at {self.mark.end.isoformat()}"
+
+
+@dataclass(frozen=True)
+class AskStop:
+    """Ask a machine to shut down (ACPI).  Asked again at each apply: the first may be lost while it boots."""
+
+    kind: ClassVar[str] = "ask_stop"
+    observed: ObservedMachine
+    reason: str
+
+    @property
+    def machine(self) -> str:
+        return self.observed.machine
+
+    @property
+    def subject(self) -> str:
+        return f"ask {self.observed.name} to shut down: {self.reason}"
+
+
+@dataclass(frozen=True)
+class ForceStop:
+    """Take a machine's power away."""
+
+    kind: ClassVar[str] = "force_stop"
+    observed: ObservedMachine
+    reason: str
+
+    @property
+    def machine(self) -> str:
+        return self.observed.machine
+
+    @property
+    def subject(self) -> str:
+        return f"switch {self.observed.name} off: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Release:
+    """Take away a vGPU that we made and nobody uses; `machine` is whose power must be off first."""
+
+    kind: ClassVar[str] = "release"
+    vgpu: ProvidedVGPU
+    machine: str | None
+
+    @property
+    def subject(self) -> str:
+        return f"release the vGPU {self.vgpu.uuid} ({self.vgpu.type}) on {self.vgpu.gpu}"
+
+
+@dataclass(frozen=True)
+class Clear:
+    """Remove what lay beside a machine's disk only while it ran."""
+
+    kind: ClassVar[str] = "clear"
+    machine: str
+
+    @property
+    def subject(self) -> str:
+        return f"remove seed, serial log and console socket of {self.machine}"
+
+
+@dataclass(frozen=True)
+class Purge:
+    """Remove a machine's disk for good."""
+
+    kind: ClassVar[str] = "purge"
+    machine: str
+
+    @property
+    def subject(self) -> str:
+        return f"remove the disk of {self.machine}"
+
+
+@dataclass(frozen=True)
+class Provide:
+    """Make a vGPU for a machine that is about to start."""
+
+    kind: ClassVar[str] = "provide"
+    wish: DesiredMachine
+    vgpu: WantedVGPU
+
+    @property
+    def machine(self) -> str:
+        return self.wish.machine
+
+    @property
+    def subject(self) -> str:
+        return f"make a {self.vgpu.type} on {self.vgpu.gpu} for {self.wish.name}"
+
+
+@dataclass(frozen=True)
+class MakeDisk:
+    """Give a machine its disk."""
+
+    kind: ClassVar[str] = "disk"
+    wish: DesiredMachine
+
+    @property
+    def machine(self) -> str:
+        return self.wish.machine
+
+    @property
+    def subject(self) -> str:
+        return f"make a disk of {self.wish.disk_gib} GiB on {self.wish.image} for {self.wish.name}"
+
+
+@dataclass(frozen=True)
+class Start:
+    """Start a machine with everything it was promised, or not at all."""
+
+    kind: ClassVar[str] = "start"
+    wish: DesiredMachine
+
+    @property
+    def machine(self) -> str:
+        return self.wish.machine
+
+    @property
+    def subject(self) -> str:
+        return f"start {self.wish.name}"
+
+
+@dataclass(frozen=True)
+class Refuse:
+    """A start that cannot be; the error says why."""
+
+    kind: ClassVar[str] = "start"
+    wish: DesiredMachine
+    error: VmctlError
+
+    @property
+    def machine(self) -> str:
+        return self.wish.machine
+
+    @property
+    def subject(self) -> str:
+        return f"start {self.wish.name}"
+
+
+Step = Remark | AskStop | ForceStop | Release | Clear | Purge | Provide | MakeDisk | Start | Refuse
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The steps in their order, and the machines that are not stopped before an operator says so."""
+
+    steps: tuple[Step, ...]
+    needs_confirmation: tuple[str, ...] = ()

@@ -44,6 +44,10 @@ class Answer:
     errors: str
 
 
+class TooSlow(VmctlError):
+    """A command gave no answer within its limit."""
+
+
 class Commands(Protocol):
     """The door for commands; tests hand in recorded answers."""
 
@@ -54,7 +58,7 @@ def run_command(command: Sequence[str], *, limit: float, given: str = "") -> Ans
     """Run a command for at most `limit` seconds, in the C locale, in a session of its own.
 
     Output goes through files, not pipes: a grandchild that keeps a pipe open, or a child that not even SIGKILL ends
-    (asleep in a driver), would hold the reader for ever. Raises VmctlError when it is missing or too slow.
+    (asleep in a driver), would hold the reader for ever. Raises VmctlError when it is missing, TooSlow when it is late.
     """
     with tempfile.TemporaryFile() as source, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         source.write(given.encode())
@@ -97,7 +101,7 @@ def _wait(child: subprocess.Popen[bytes], command: Sequence[str], limit: float) 
         child.wait(1)
     except subprocess.TimeoutExpired:
         pass  # asleep in the kernel: it ends when the kernel lets it, nobody waits for it here
-    raise VmctlError(
+    raise TooSlow(
         Code.FAILED,
         f"{command[0]} gave no answer in {limit:g} s.",
         "Look at what holds it, then try again.",
@@ -203,7 +207,7 @@ class Host:
         command = [sys.executable, "-I", "-S", "-c", WRITER, str(path), value]
         try:
             status = self.commands(command, limit=self.write_limit).status
-        except VmctlError as error:
+        except TooSlow as error:
             raise VmctlError(
                 Code.BUSY,
                 f"The kernel does not come back from a write to {self._inside(path)}.",

@@ -50,7 +50,7 @@ class Instance:
         """Make the folders that everything else needs.  Service users must get through them, whatever the umask."""
         for folder in (self.run_dir, self.data, self.images, self.storage, self.run_dir / "console"):
             folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-        for folder in (self.run_dir.parent, self.run_dir, self.run_dir / "console"):
+        for folder in (self.run_dir.parent, self.run_dir):
             if folder.stat().st_uid == os.geteuid():
                 folder.chmod(0o755)
         for folder in (self.data, self.images, self.storage):

@@ -17,6 +17,7 @@ from scripts.terminal import Refusal
 
 def main(words: list[str]) -> int:
     known = parser().parse_args(words)
+    os.umask(0o022)  # service users enter what we make
     try:
         become_root()
         if known.verb == "run":

@@ -50,7 +50,7 @@ def start(instance: Instance, supervisor: Supervisor, environ: dict[str, str], p
     settings |= private.start(wanted, instance, supervisor)
     say("migrates the database")
     manage(instance, settings, "migrate", "--no-input")
-    say("makes demo data, the first time")
+    say("looks after the demo data")
     log_ins = manage(instance, settings, "demo_data")
     say("starts web server, worker and beat")
     supervisor.start(*programs.web(instance, settings, port))

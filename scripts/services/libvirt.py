@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from pathlib import Path
 
 from scripts import namespace
 from scripts.instance import Instance
 from scripts.supervisor import Service
 from scripts.terminal import Refusal, say
+from vmctl import kvm
+from vmctl.host import Host
 
+QEMU_USER = "libvirt-qemu"  # Debian's and Ubuntu's
 DAEMON_SETTINGS = """\
 # Who reaches the socket may command: it lies in a folder of ours, for root only.
 auth_unix_rw = "none"
@@ -29,7 +33,8 @@ def service(instance: Instance) -> Service:
     program = shutil.which("libvirtd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
     if program is None or shutil.which("virsh") is None:
         raise Refusal("libvirt is not installed.", "Run `scripts/setup`, or set LIBVIRT_URI.")
-    works = kvm_works(instance)
+    works = kvm_works()
+    let_qemu_make_sockets(instance.run_dir / "console")
     namespace.cover_libvirt(instance)
     if not works:
         namespace.cover_kvm(instance)
@@ -44,8 +49,20 @@ def service(instance: Instance) -> Service:
     )
 
 
-def kvm_works(instance: Instance) -> bool:
-    return False
+def kvm_works() -> bool:
+    """Tried on this machine as it is, once after each boot: the verdict lies where the next boot finds nothing."""
+    verdict = kvm.accelerator(Host("here", state_dir=Path("/run/tessera")))
+    say(f"machines run with {'KVM' if verdict.kvm else 'emulation'}: {verdict.reason}")
+    return verdict.kvm
+
+
+def let_qemu_make_sockets(folder: Path) -> None:
+    """QEMU makes its screen's socket itself, under its own user; nobody but it and root gets in."""
+    try:
+        shutil.chown(folder, QEMU_USER, "root")
+    except LookupError:
+        raise Refusal(f"There is no user {QEMU_USER}.", "Install the package libvirt-daemon-system again.") from None
+    folder.chmod(0o750)
 
 
 def virsh(instance: Instance, *words: str) -> subprocess.CompletedProcess[str]:

@@ -1,4 +1,4 @@
-"""The machines' network: a bridge of our own, a free subnet, and a wall before the host's services."""
+"""The machines' network: a bridge of our own on a free subnet.  What its machines may reach, vmctl's filter says."""
 
 from __future__ import annotations
 
@@ -36,13 +36,11 @@ def provide(instance: Instance) -> None:
         if made.returncode != 0:
             raise Refusal(f"The machines' network: {made.stderr.strip()}", "See log/libvirtd.log in VAR_DIR.")
         say(f"network {instance.network}: bridge {instance.bridge}, {subnet}")
-    wall_off(instance)
 
 
 def remove(instance: Instance) -> None:
-    """libvirt takes its bridge, dnsmasq and packet filters with it; the wall is ours."""
+    """libvirt takes its bridge, dnsmasq and packet filters with it."""
     libvirt.virsh(instance, "net-destroy", instance.network)
-    open_wall(instance)
 
 
 def xml(instance: Instance, subnet: Network) -> str:
@@ -85,39 +83,3 @@ def candidates(name: str) -> Iterator[Network]:
         for step in range(count):
             address = int(whole.network_address) + ((start + step) % count) * 256
             yield Network((address, 24))
-
-
-def wall_off(instance: Instance) -> None:
-    """Machines get names and addresses from the host (DNS, DHCP) and answers to what the host asked; nothing else of
-    it.  libvirt's own rules only add permissions."""
-    open_wall(instance)
-    mark = ["-m", "comment", "--comment", comment(instance)]
-    at_bridge = ["-i", instance.bridge]
-    answers = ["-m", "conntrack", "--ctstate", "ESTABLISHED,RELATED"]
-    for words in (  # each goes to the top, so the last one is asked first
-        ["-j", "DROP"],
-        ["-p", "tcp", "--dport", "53", "-j", "ACCEPT"],
-        ["-p", "udp", "-m", "multiport", "--dports", "53,67", "-j", "ACCEPT"],
-        [*answers, "-j", "ACCEPT"],
-    ):
-        filter_rule("iptables", ["-I", "INPUT", *at_bridge, *mark, *words], must=True)
-    filter_rule("ip6tables", ["-I", "INPUT", *at_bridge, *mark, "-j", "DROP"], must=False)  # a host without IPv6
-
-
-def open_wall(instance: Instance) -> None:
-    """Remove our rules, also those of an earlier start; each bears our comment."""
-    for program in ("iptables", "ip6tables"):
-        shown = subprocess.run([program, "-w", "-S", "INPUT"], check=False, capture_output=True, text=True)
-        for line in shown.stdout.splitlines():
-            if comment(instance) in line.split():
-                filter_rule(program, ["-D", *line.split()[1:]], must=False)
-
-
-def comment(instance: Instance) -> str:
-    return f"tessera-{instance.name}"
-
-
-def filter_rule(program: str, words: list[str], *, must: bool) -> None:
-    done = subprocess.run([program, "-w", *words], check=False, capture_output=True, text=True)
-    if must and done.returncode != 0:
-        raise Refusal(f"The packet filter: {done.stderr.strip()}", "Is this a container without NET_ADMIN?")

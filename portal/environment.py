@@ -9,7 +9,17 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import dj_database_url
 from django.core.exceptions import ImproperlyConfigured
 
-_YES = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False, "": False}
+_YES = {
+    "1": True,
+    "true": True,
+    "yes": True,
+    "on": True,
+    "0": False,
+    "false": False,
+    "no": False,
+    "off": False,
+    "": False,
+}
 
 
 def text(name: str, default: str) -> str:
@@ -59,7 +69,9 @@ def zone(name: str, default: str) -> str:
     try:
         ZoneInfo(value)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise ImproperlyConfigured(f"{name} is not a time zone this machine knows: {value!r}. Example: Europe/Berlin.") from None
+        raise ImproperlyConfigured(
+            f"{name} is not a time zone this machine knows: {value!r}. Example: Europe/Berlin."
+        ) from None
     return value
 
 
@@ -69,7 +81,9 @@ def secret_key(name: str, *, debug: bool) -> str:
     if debug:
         return value or "insecure-only-for-development"
     if not value:
-        raise ImproperlyConfigured(f"{name} is missing. `make run` makes one in var/; elsewhere set 50 random characters.")
+        raise ImproperlyConfigured(
+            f"{name} is missing. `make run` makes one in var/; elsewhere set 50 random characters."
+        )
     if value.startswith("insecure") or len(value) < 32:
         raise ImproperlyConfigured(f"{name} is a default or too short; set at least 32 random characters.")
     return value
@@ -120,7 +134,11 @@ def celery_broker(redis_url: str) -> str:
     """The same Redis in Celery's spelling: kombu writes unix sockets as redis+socket://PATH?virtual_host=N."""
     if not redis_url.startswith("unix://"):
         return redis_url
-    return redis_url.replace("unix://", "redis+socket://", 1).replace("?db=", "?virtual_host=").replace("&db=", "&virtual_host=")
+    return (
+        redis_url.replace("unix://", "redis+socket://", 1)
+        .replace("?db=", "?virtual_host=")
+        .replace("&db=", "&virtual_host=")
+    )
 
 
 def instance(checkout: Path) -> str:

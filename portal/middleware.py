@@ -46,7 +46,7 @@ CODES = {
 
 
 class ApiErrors:
-    """Refusals that Django itself makes below /api/ (no such address, bad Host, wrong method, too large) in the API's shape."""
+    """Refusals that Django itself makes below /api/ (no such address, bad Host, wrong method) in the API's shape."""
 
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response

@@ -86,6 +86,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "portal.accounts.middleware.ZoneMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
@@ -102,6 +103,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
+                "portal.accounts.context.page",
             ],
         },
     },
@@ -113,7 +115,12 @@ AUTH_USER_MODEL = "accounts.User"
 AUTHENTICATION_BACKENDS = ["portal.accounts.backends.ThrottledBackend"]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
-    for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator", "NumericPasswordValidator")
+    for name in (
+        "UserAttributeSimilarityValidator",
+        "MinimumLengthValidator",
+        "CommonPasswordValidator",
+        "NumericPasswordValidator",
+    )
 ]
 LOGIN_URL = "accounts:login"
 LOGIN_REDIRECT_URL = "bookings:calendar"
@@ -124,6 +131,7 @@ LOGOUT_REDIRECT_URL = "accounts:login"
 _ALL_HTTPS = all(origin.startswith("https://") for origin in PUBLIC_ORIGINS)
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _ALL_HTTPS
 SESSION_COOKIE_HTTPONLY = True
+CSRF_FAILURE_VIEW = "portal.accounts.views.csrf_failure"
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 CSRF_TRUSTED_ORIGINS = PUBLIC_ORIGINS
 SECURE_HSTS_SECONDS = 31536000 if _ALL_HTTPS else 0

@@ -10,6 +10,7 @@ urlpatterns = [
     path("", include("portal.accounts.urls")),
     path("", include("portal.consoles.urls")),
     path("", include("portal.enforcement.urls")),
+    path("", include("portal.notices.urls")),
     path("admin/", admin.site.urls),
     path("api/v1/", api.v1.urls),
     path("healthz", api.healthz),

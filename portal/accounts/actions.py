@@ -20,7 +20,7 @@ TOKEN_USE_STEP = timedelta(minutes=1)  # how exactly the last use of a token is 
 
 @transaction.atomic
 def save_user(user: User, *, by: User | None, now: datetime) -> User:
-    """Store a person as an operator or a command edited them; taking away `is_active` gives back what they had booked."""
+    """Store a person as an operator or a command edited them; without `is_active` they hold nothing any more."""
     was_active = user.pk is not None and User.objects.filter(pk=user.pk, is_active=True).exists()
     user.save()
     audit.record(by, "saved", user, now=now, username=user.username, staff=user.is_staff, active=user.is_active)
@@ -80,7 +80,9 @@ def delete_membership(membership: Membership, *, by: User, now: datetime) -> Non
 
 
 @transaction.atomic
-def make_project(name: str, members: Sequence[User], *, managers: Sequence[User] = (), by: User | None, now: datetime) -> Project:
+def make_project(
+    name: str, members: Sequence[User], *, managers: Sequence[User] = (), by: User | None, now: datetime
+) -> Project:
     """A new project with its people."""
     project = save_project(Project(name=name), by=by, now=now)
     for user in [*members, *managers]:
@@ -101,7 +103,9 @@ def make_token(
     """A new token and its text, which nobody can read again. `days` left out: TOKEN_DAYS."""
     unknown = sorted(set(scopes) - set(Scope.values))
     if unknown or not scopes:
-        raise WrongInput(f"Scopes are {', '.join(Scope.values)}; not {', '.join(unknown) or 'none'}.", fields={"scopes": "unknown"})
+        raise WrongInput(
+            f"Scopes are {', '.join(Scope.values)}; not {', '.join(unknown) or 'none'}.", fields={"scopes": "unknown"}
+        )
     life = timedelta(days=settings.TOKEN_DAYS if days is None else days)
     secret = f"tsr_{secrets.token_urlsafe(32)}"
     token = ApiToken.objects.create(

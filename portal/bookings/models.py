@@ -42,7 +42,9 @@ class Reservation(models.Model):
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
     flavor = models.ForeignKey(Flavor, on_delete=models.PROTECT, related_name="+")
     image = models.ForeignKey(Image, on_delete=models.PROTECT, related_name="+")
-    status = models.CharField(max_length=12, choices=[(s.value, s.value.replace("_", " ")) for s in Status], db_index=True)
+    status = models.CharField(
+        max_length=12, choices=[(s.value, s.value.replace("_", " ")) for s in Status], db_index=True
+    )
     start = models.DateTimeField()
     end = models.DateTimeField()
     confirmed_end = models.DateTimeField(null=True, blank=True)
@@ -115,8 +117,8 @@ _SAME_TIME = ("period", RangeOperators.OVERLAPS)
 class Placement(models.Model):
     """A tile: where on a GPU, and when, for one reservation. Its id is also the vGPU's uuid on the host.
 
-    Regime, cell and slot are the three levels of "where"; `period` includes the turn-around, `guard` is the period with its
-    start moved earlier by the time a change of regime takes. The keys let one exclusion constraint say "same or apart".
+    Regime, cell and slot are the three levels of "where"; `period` includes the turn-around, `guard` is the period with
+    its start moved earlier by the time a change of regime takes. The keys let a constraint say "same or apart".
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -136,7 +138,9 @@ class Placement(models.Model):
     held = models.BooleanField(default=True)  # False: given back
     regime_key = models.GeneratedField(expression=_keyed(equal=_EQUAL, whole=_WHOLE, other=F("regime")), **_STORED)
     cell_key = models.GeneratedField(
-        expression=Concat(F("regime"), _text(":"), F("cell_profile"), _text("@"), _bound("lower"), _text("+"), _bound("upper")),
+        expression=Concat(
+            F("regime"), _text(":"), F("cell_profile"), _text("@"), _bound("lower"), _text("+"), _bound("upper")
+        ),
         **_STORED,
     )
     iommu_key = models.GeneratedField(expression=_keyed(whole=_WHOLE, other=_text("shared")), **_STORED)

@@ -71,5 +71,8 @@ def drawing() -> str:
     for old, targets in MOVES.items():
         lines += [f"    {old} --> {new}: {mover}" for new, mover in targets.items()]
     lines += [f"    {status} --> [*]" for status, targets in MOVES.items() if not targets]
-    lines += ["    classDef holding fill:#d9ead3,stroke:#38761d", f"    class {','.join(s for s in Status if s in HOLDING)} holding"]
+    lines += [
+        "    classDef holding fill:#d9ead3,stroke:#38761d",
+        f"    class {','.join(s for s in Status if s in HOLDING)} holding",
+    ]
     return "\n".join(lines) + "\n"

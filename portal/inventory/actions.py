@@ -14,7 +14,18 @@ from portal.accounts.models import User
 from portal.audit import actions as audit
 from portal.errors import WrongInput
 from portal.inventory import signals
-from portal.inventory.models import GPU, Flavor, Holding, HoldingKind, Host, HostKind, Image, Pool, StoragePool, VGPUType
+from portal.inventory.models import (
+    GPU,
+    Flavor,
+    Holding,
+    HoldingKind,
+    Host,
+    HostKind,
+    Image,
+    Pool,
+    StoragePool,
+    VGPUType,
+)
 
 
 @transaction.atomic
@@ -144,7 +155,7 @@ class Fact:
 
 @transaction.atomic
 def set_holdings(host: Host, facts: Iterable[Fact], *, now: datetime) -> None:
-    """Make the holdings of a host these; one that was there before keeps its `since`. Quarantines are an operator's, and stay."""
+    """Make the holdings of a host these; one that was there before keeps its `since`. Quarantines stay."""
     stored = Holding.objects.filter(gpu__host=host).exclude(kind=HoldingKind.QUARANTINE)
     before = {(row.gpu_id, row.kind, row.vgpu): row for row in stored}
     for fact in facts:

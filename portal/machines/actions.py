@@ -21,7 +21,9 @@ def hostname_for(user: User, image: Image, machine_id: UUID) -> str:
 
 
 @transaction.atomic
-def make(*, owner: User, project: Project, flavor: Flavor, image: Image, disposable: bool, by: User, now: datetime) -> VirtualMachine:
+def make(
+    *, owner: User, project: Project, flavor: Flavor, image: Image, disposable: bool, by: User, now: datetime
+) -> VirtualMachine:
     """A machine without a disk yet; it gets its place with its first reservation."""
     machine_id = uuid4()
     hostname = hostname_for(owner, image, machine_id)

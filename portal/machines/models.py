@@ -41,7 +41,9 @@ class VirtualMachine(models.Model):
     project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="machines")
     flavor = models.ForeignKey(Flavor, on_delete=models.PROTECT, related_name="+")
     image = models.ForeignKey(Image, on_delete=models.PROTECT, related_name="+")
-    storage_pool = models.ForeignKey(StoragePool, null=True, blank=True, on_delete=models.PROTECT, related_name="machines")
+    storage_pool = models.ForeignKey(
+        StoragePool, null=True, blank=True, on_delete=models.PROTECT, related_name="machines"
+    )
     host = models.ForeignKey(Host, null=True, blank=True, on_delete=models.PROTECT, related_name="machines")
     disposable = models.BooleanField(default=False)
     state = models.CharField(max_length=10, choices=MachineState.choices, default=MachineState.OFF)
@@ -56,7 +58,9 @@ class VirtualMachine(models.Model):
     class Meta:
         ordering = ["-created"]
         constraints = [
-            models.UniqueConstraint(fields=["hostname"], condition=models.Q(deleted=None), name="one_machine_of_a_hostname"),
+            models.UniqueConstraint(
+                fields=["hostname"], condition=models.Q(deleted=None), name="one_machine_of_a_hostname"
+            ),
         ]
 
     def __str__(self) -> str:

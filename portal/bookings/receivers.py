@@ -1,0 +1,19 @@
+"""What bookings do when lower apps tell something."""
+
+from datetime import datetime
+from typing import Any
+
+from django.dispatch import receiver
+
+from portal.accounts.models import User
+from portal.accounts.signals import deactivated
+from portal.bookings import actions
+from portal.bookings.models import Reservation
+from portal.bookings.states import Status
+
+
+@receiver(deactivated)
+def give_back(sender: Any, user: User, by: User, now: datetime, **kwargs: Any) -> None:
+    """Somebody who may no longer log in holds nothing."""
+    for reservation in Reservation.objects.holding().filter(owner=user).exclude(status=Status.ENDING):
+        actions.cancel(reservation, by=by, now=now)

@@ -62,8 +62,8 @@ def self_test(host: Host, accelerator: str) -> int:
         image.write(sector())
         image.flush()
         command = (
-            f"qemu-system-x86_64 -accel {accelerator} -machine pc -cpu qemu64 -m 8 -nodefaults -no-user-config -display none "
-            f"-no-reboot -drive file={image.name},format=raw,if=ide,snapshot=on "
+            f"qemu-system-x86_64 -accel {accelerator} -machine pc -cpu qemu64 -m 8 -nodefaults -no-user-config "
+            f"-display none -no-reboot -drive file={image.name},format=raw,if=ide,snapshot=on "
             "-device isa-debug-exit,iobase=0xf4,iosize=4 -serial null"
         )
         return host.run(command.split(), limit=LIMIT_SECONDS).status

@@ -174,7 +174,7 @@ def functions(address: str, count: int) -> list[str]:
 
 def _card(tree: Tree, card: Card) -> None:
     board = card.board
-    base = f"sys/devices/pci{card.root_port[:7]}:00/{card.root_port}"
+    base = f"sys/devices/pci{card.root_port[:7]}/{card.root_port}"
     device = f"{base}/{card.address}"
     virtual = functions(card.address, board.vfs)
     _function(tree, card, device, card.group)

@@ -25,7 +25,7 @@ const ANSWERED = {
  */
 export function meaning(reason) {
   const known = ANSWERED[reason?.code] ?? CLOSED[reason?.code];
-  if (known) return { sentence: known[0], retry: known[1] };
+  if (known) return { sentence: (reason.code === 4403 && reason.reason) || known[0], retry: known[1] };
   if (reason?.code >= 4000) return { sentence: reason.reason || "The portal closed this screen.", retry: false };
   if (typeof reason?.code === "string" && reason.detail) return { sentence: reason.detail, retry: true };
   return { sentence: "The connection was cut. Trying again with a fresh ticket …", retry: true };

@@ -2,6 +2,8 @@
 // renders and checks as always. A part of a page that wants it carries `data-nudge`, a list of URL prefixes.
 
 const SLOW_POLL = 15_000; // milliseconds; what is left when the socket is down
+const LEVEL = 60_000; // nothing may depend on one nudge arriving
+const LOGGED_OUT = 4403;
 const GATHER = 200; // milliseconds; several nudges at once make one request
 
 const wanted = (part, url) =>
@@ -47,8 +49,9 @@ export function listen(htmx) {
       attempts = 0;
       offline(false);
     });
-    socket.addEventListener("message", (event) => nudged(JSON.parse(event.data).url ?? null));
-    socket.addEventListener("close", () => {
+    socket.addEventListener("message", (event) => nudged(JSON.parse(event.data).url || null));
+    socket.addEventListener("close", ({ code }) => {
+      if (code === LOGGED_OUT) return location.reload(); // the page's own view says what comes next
       attempts += 1;
       if (attempts > 1) offline(true);
       setTimeout(open, Math.min(30_000, 500 * 2 ** attempts) * (0.7 + 0.6 * Math.random()));
@@ -56,6 +59,7 @@ export function listen(htmx) {
     addEventListener("pagehide", () => socket.close(), { once: true });
   }
 
+  setInterval(() => nudged(null), LEVEL);
   addEventListener("pageshow", (event) => event.persisted && location.reload());
   open();
 }

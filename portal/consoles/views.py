@@ -1,0 +1,116 @@
+"""My machines, and their screens."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth.decorators import login_required
+from django.db.models import Prefetch
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import get_object_or_404, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.csrf import ensure_csrf_cookie
+from django.views.decorators.debug import sensitive_variables
+from django.views.decorators.http import require_POST, require_safe
+
+from portal import clock
+from portal.accounts.models import User
+from portal.accounts.people import person
+from portal.bookings import words
+from portal.bookings.models import Placement, Reservation
+from portal.bookings.states import HOLDING, RUNNING
+from portal.consoles import actions
+from portal.consoles.rights import reservation_of
+from portal.errors import Refused
+from portal.machines.models import VirtualMachine
+
+SOCKET_PATH = "/ws/console"
+
+
+@login_required
+@never_cache
+@require_safe
+def machines(request: HttpRequest) -> HttpResponse:
+    """Machines that this person may see, those that run first."""
+    user, now = person(request), clock.now()
+    rows = sorted((_row(machine, user, now) for machine in _kept(user)), key=lambda row: row["order"])
+    template = (
+        "consoles/machines.html#list" if request.headers.get("HX-Request") == "true" else "consoles/machines.html"
+    )
+    return render(request, template, {"rows": rows})
+
+
+def _kept(user: User) -> Iterable[VirtualMachine]:
+    held = (
+        Reservation.objects.filter(status__in=sorted(HOLDING))
+        .select_related("project", "flavor", "machine")
+        .order_by("start")
+    )
+    ahead = Prefetch("reservations", queryset=held, to_attr="held")
+    related = VirtualMachine.objects.visible_to(user).kept().select_related("flavor", "owner", "project", "host")
+    return related.distinct().prefetch_related(ahead)
+
+
+def _row(machine: VirtualMachine, user: User, now: datetime) -> dict[str, Any]:
+    held: list[Reservation] = getattr(machine, "held", [])
+    reservation = held[0] if held else None
+    row = {
+        "machine": machine,
+        "reservation": reservation,
+        "others": machine.owner_id != user.pk,
+        "simulated": bool(machine.host and machine.host.simulated),
+        "state": reservation.get_status_display() if reservation else machine.get_state_display(),
+        "tone": reservation.status if reservation else machine.state,
+        "order": _order(machine, reservation, user),
+    }
+    if reservation is None:
+        return row
+    return row | words.counted(reservation, now) | {"can": words.rights(reservation, user)}
+
+
+def _order(machine: VirtualMachine, reservation: Reservation | None, user: User) -> tuple[bool, bool, float]:
+    """Running ones first, then by start, then those without a booking; other people's after one's own."""
+    running = reservation is not None and reservation.status in RUNNING
+    when = reservation.start if reservation else None
+    return (machine.owner_id != user.pk, not running, when.timestamp() if when else float("inf"))
+
+
+@login_required
+@never_cache
+@ensure_csrf_cookie
+@require_safe
+def console(request: HttpRequest, machine_id: UUID) -> HttpResponse:
+    """The page with a machine's screen. It gets its ticket by a POST of its own, just before it connects."""
+    machine, now = _visible(request, machine_id), clock.now()
+    reservation = reservation_of(machine, now)
+    simulated = (
+        Placement.objects.filter(reservation=reservation, gpu__host__kind="simulated").exists()
+        if reservation
+        else False
+    )
+    page = {"machine": machine, "reservation": reservation, "simulated": simulated}
+    return render(request, "consoles/console.html", page | (words.counted(reservation, now) if reservation else {}))
+
+
+@login_required
+@never_cache
+@require_POST
+@sensitive_variables("issued")
+def ticket(request: HttpRequest, machine_id: UUID) -> JsonResponse:
+    """A ticket for one connection, bound to this session."""
+    try:
+        issued = actions.issue(
+            _visible(request, machine_id),
+            to=person(request),
+            session_key=request.session.session_key or "",
+            now=clock.now(),
+        )
+    except Refused as refused:
+        return JsonResponse({"code": refused.code, "detail": refused.detail}, status=refused.status)
+    return JsonResponse({"ticket": issued.secret, "path": SOCKET_PATH, "expires": issued.expires.isoformat()})
+
+
+def _visible(request: HttpRequest, machine_id: UUID) -> VirtualMachine:
+    """The machine, or a 404 that looks the same for "none" and "not yours"."""
+    return get_object_or_404(VirtualMachine.objects.visible_to(person(request)).kept().distinct(), pk=machine_id)

@@ -1,0 +1,11 @@
+"""Addresses of enforcement."""
+
+from django.urls import path
+
+from portal.enforcement import views
+
+app_name = "enforcement"
+urlpatterns = [
+    path("hosts", views.hosts, name="hosts"),
+    path("hosts/<str:name>/confirm", views.confirm, name="confirm"),
+]

@@ -191,6 +191,11 @@ class MediatedDevice:
 
     uuid: str
 
+    @property
+    def claims(self) -> frozenset[str]:
+        """How another domain's XML would name the same thing."""
+        return frozenset({self.uuid})
+
 
 @dataclass(frozen=True)
 class PCIFunction:
@@ -199,6 +204,11 @@ class PCIFunction:
     uuid: str
     address: str
     managed: bool = False
+
+    @property
+    def claims(self) -> frozenset[str]:
+        """How another domain's XML would name the same thing."""
+        return frozenset({self.uuid, self.address})
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from vmctl.model import (
     Observation,
     ObservedMachine,
     Order,
-    ProvidedVGPU,
 )
 from vmctl.steps import AskStop, Clear, ForceStop, MakeDisk, Plan, Provide, Purge, Refuse, Release, Remark, Start, Step
 
@@ -165,21 +164,6 @@ def _refusal(wish: DesiredMachine, observed: Observation, now: datetime) -> Vmct
                 Code.NOT_OURS,
                 f"A domain {domain.name} ({domain.uuid}) that is not this host's own stands in the way of {wish.name}.",
                 "Rename or remove that domain; vmctl does not touch it.",
-                retry=True,
-            )
-    return None
-
-
-def in_the_way(vgpu: ProvidedVGPU, claims: frozenset[str], observed: Observation) -> VmctlError | None:
-    """A domain, even one that is off, that already names what this vGPU is attached by."""
-    holders = [(domain.name, domain.claims) for domain in observed.foreign]
-    holders += [(machine.name, machine.claims) for machine in observed.machines]
-    for name, named in holders:
-        if named & claims:
-            return VmctlError(
-                Code.NO_CAPACITY,
-                f"The vGPU {vgpu.uuid} on {vgpu.gpu} is named by the domain {name}.",
-                "Wait until it is off and forgotten, or take the device out of that domain.",
                 retry=True,
             )
     return None

@@ -1,0 +1,141 @@
+"""Brings a host to the desired state: look, plan, do, look again. May be killed anywhere; the next run mends.
+
+Never waits for a guest. A step that fails stops the later steps of its own machine and nobody else's.
+"""
+
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from vmctl import domain, gpus, launch, observe, reconcile, state, stop, storage
+from vmctl.errors import Code, VmctlError
+from vmctl.hypervisor import Hypervisor, connect
+from vmctl.model import DesiredState, Observation, ProvidedVGPU
+from vmctl.report import Json, Outcome, planned, report_json
+from vmctl.site import Site
+from vmctl.state import Ledger, Made
+from vmctl.steps import AskStop, Clear, ForceStop, MakeDisk, Provide, Purge, Refuse, Release, Remark, Start, Step
+
+BUDGET_SECONDS = 25.0
+"""After so long no further step is begun: what is left is the next apply's, and the caller gets its answer."""
+
+
+def plan(site: Site, desired: DesiredState, now: datetime) -> Json:
+    """What apply would do. Changes nothing and remembers nothing."""
+    memory = state.recall(site.host.state_dir)
+    state.check_call(memory, desired, site.host.name)
+    with connect(site.libvirt_uri) as hypervisor:
+        observed = _look(site, hypervisor, desired, now)
+    found = reconcile.plan(desired, observed, now)
+    return report_json(observed, memory, planned(found.steps), found.needs_confirmation)
+
+
+def apply(site: Site, desired: DesiredState, now: datetime, budget: float = BUDGET_SECONDS) -> Json:
+    """Bring the host to the desired state and report what was done and what is there now."""
+    with state.locked(site.lock):
+        memory = state.recall(site.host.state_dir)
+        state.check_call(memory, desired, site.host.name)
+        memory = state.after_call(desired, now)
+        state.remember(site.host.state_dir, memory)
+        deadline = time.monotonic() + budget
+        with connect(site.libvirt_uri) as hypervisor:
+            observed = _look(site, hypervisor, desired, now)
+            found = reconcile.plan(desired, observed, now)
+            worker = Worker(site, hypervisor, desired, observed, now, deadline)
+            outcomes = [worker.carry_out(step) for step in found.steps]
+            after = _look(site, hypervisor, desired, now)
+            worker.forget_vanished(after)
+    return report_json(after, memory, outcomes, found.needs_confirmation)
+
+
+def _look(site: Site, hypervisor: Hypervisor, desired: DesiredState, now: datetime) -> Observation:
+    """The host as it is. A vGPU that the portal knows by name is ours, even if our own notes were lost."""
+    observed = observe.observe(site, hypervisor, desired.portal, now)
+    wanted = {vgpu.uuid for wish in desired.machines for vgpu in wish.vgpus}
+    return replace(observed, ours=observed.ours | wanted)
+
+
+@dataclass
+class Worker:
+    """Carries steps out, one after the other, and remembers which machines are in trouble."""
+
+    site: Site
+    hypervisor: Hypervisor
+    desired: DesiredState
+    observed: Observation
+    now: datetime
+    deadline: float  # on the monotonic clock
+    provided: dict[str, list[ProvidedVGPU]] = field(default_factory=lambda: defaultdict(list))
+    troubled: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.ledger = Ledger(self.site.host.state_dir)
+
+    def carry_out(self, step: Step) -> Outcome:
+        """Do one step. Only a lost libvirt ends the whole run; every other error belongs to its machine."""
+        if step.machine in self.troubled:
+            return Outcome(step, error=_later("an earlier step for this machine did not work"))
+        if time.monotonic() > self.deadline:
+            return Outcome(step, error=_later("this run has taken long enough"))
+        try:
+            self._do(step)
+        except VmctlError as error:
+            if error.code == Code.UNREACHABLE:
+                raise
+            return self._failed(step, error)
+        except OSError as error:
+            what = f"The host refused: {error.strerror} ({error.filename})."
+            return self._failed(step, VmctlError(Code.FAILED, what, "See rights and room there.", retry=True))
+        return Outcome(step, done=True)
+
+    def _failed(self, step: Step, error: VmctlError) -> Outcome:
+        if step.machine is not None:
+            self.troubled.add(step.machine)
+        return Outcome(step, error=error)
+
+    def _do(self, step: Step) -> None:
+        match step:
+            case Remark(observed, mark):
+                self.hypervisor.set_mark(observed.machine, domain.mark_xml(mark))
+            case AskStop(observed):
+                stop.ask(self.hypervisor, observed, self.now)
+            case ForceStop(observed):
+                stop.force(self.hypervisor, observed)
+            case Release(vgpu):
+                gpus.release(self.site.host, vgpu)
+                self.ledger.cross_out(vgpu.uuid)
+            case Clear(machine):
+                self._clear(machine)
+            case Purge(machine):
+                self._clear(machine)
+                storage.purge(self.site.storage, machine)
+            case Provide(wish, vgpu):
+                self.ledger.note(Made(vgpu.uuid, wish.machine, vgpu.gpu, vgpu.type))
+                self.provided[wish.machine].append(gpus.provide(self.site.host, vgpu))
+            case MakeDisk(wish):
+                storage.make_disk(self.site.host, self.site.storage, self.site.images, wish)
+            case Start(wish):
+                provided = self.provided[wish.machine]
+                domain_type = self.observed.accelerator.domain_type
+                launch.start(self.site, self.hypervisor, self.desired, wish, provided, domain_type)
+            case Refuse(error=error):
+                raise error
+
+    def _clear(self, machine: str) -> None:
+        storage.clear(self.site.storage, machine)
+        self.site.console(machine).unlink(missing_ok=True)
+
+    def forget_vanished(self, after: Observation) -> None:
+        """Cross out vGPUs that went without us (a reboot of the host), where everything could be read."""
+        if after.unknown or any(gpu.unknown for gpu in after.gpus):
+            return
+        present = {vgpu.uuid for vgpu in after.vgpus}
+        wanted = {vgpu.uuid for wish in self.desired.machines for vgpu in wish.vgpus}
+        for made in tuple(self.ledger):
+            if made.uuid not in present | wanted:
+                self.ledger.cross_out(made.uuid)
+
+
+def _later(why: str) -> VmctlError:
+    return VmctlError(Code.LATER, f"Left for the next apply: {why}.", "Nothing to do.", retry=True)

@@ -1,0 +1,204 @@
+"""The command line: picks the host, reads, calls one verb, prints. The only place that knows about `--json`."""
+
+import json
+import os
+import platform
+import re
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+from uuid import UUID
+
+import click
+import typer
+
+from vmctl import apply as applying
+from vmctl import console as screens
+from vmctl import desired, gpus, observe, report, simulate, state, tables
+from vmctl import expire as expiring
+from vmctl.errors import Exit, VmctlError, bad_input
+from vmctl.host import Host
+from vmctl.hypervisor import connect
+from vmctl.site import Site
+
+LARGEST_DOCUMENT = 32 * 2**20
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Makes it so, on one host.")
+
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
+Document = Annotated[Path | None, typer.Option("--file", help="The desired state; standard input when left out.")]
+
+
+def _option(name: str, variable: str, text: str) -> typer.models.OptionInfo:
+    return typer.Option(name, envvar=variable, help=text)  # type: ignore[no-any-return]
+
+
+@app.callback()
+def place(
+    context: typer.Context,
+    libvirt_uri: Annotated[str, _option("--libvirt-uri", "LIBVIRT_URI", "Where libvirt listens.")] = "qemu:///system",
+    state_dir: Annotated[
+        Path, _option("--state-dir", "VMCTL_STATE_DIR", "What vmctl remembers: lock, generation, journal.")
+    ] = Path("/var/lib/tessera/state"),
+    storage_dir: Annotated[Path, _option("--storage-dir", "VMCTL_STORAGE_DIR", "One folder per machine.")] = Path(
+        "/var/lib/tessera/machines"
+    ),
+    images_dir: Annotated[Path, _option("--images-dir", "VMCTL_IMAGES_DIR", "Images, NAME.qcow2.")] = Path(
+        "/var/lib/tessera/images"
+    ),
+    run_dir: Annotated[Path, _option("--run-dir", "VMCTL_RUN_DIR", "Sockets of the screens.")] = Path("/run/tessera"),
+    network: Annotated[str, _option("--network", "VMCTL_NETWORK", "libvirt network of the machines.")] = "tessera",
+    host: Annotated[str, _option("--host", "VMCTL_HOST", "This host's name at the portal.")] = "",
+    root: Annotated[Path, _option("--root", "VMCTL_ROOT", "Where the file system begins.")] = Path("/"),
+    layout: Annotated[str, _option("--simulate", "VMCTL_SIMULATE", "Simulate these GPUs below --root.")] = "",
+    debug: Annotated[bool, typer.Option("--debug", help="Show where a bug happened.")] = False,
+) -> None:
+    """Makes it so, on one host."""
+    name = host or platform.node().split(".")[0].lower()
+    if not re.fullmatch(desired.HOST, name):
+        raise bad_input(f"{name!r} is no host name.", "Give --host with small letters, digits and dashes.")
+    context.obj = Site(
+        host=_host(name, root.absolute(), state_dir.absolute(), layout),
+        libvirt_uri=libvirt_uri,
+        storage=storage_dir.absolute(),
+        images=images_dir.absolute(),
+        run_dir=run_dir.absolute(),
+        network=network,
+    )
+
+
+def _host(name: str, root: Path, state_dir: Path, layout: str) -> Host:
+    if not layout:
+        return Host(name=name, root=root, state_dir=state_dir)
+    if root == Path("/"):
+        raise bad_input("A simulated host needs a folder of its own.", "Give --root with the folder to simulate in.")
+    simulate.prepare(root, layout)
+    return simulate.SimulatedHost(name=name, root=root, state_dir=state_dir)
+
+
+@app.command("observe")
+def observe_command(context: typer.Context, as_json: AsJson = False) -> int:
+    """What is on this host. Changes nothing."""
+    site: Site = context.obj
+    memory = state.recall(site.host.state_dir)
+    with connect(site.libvirt_uri) as hypervisor:
+        found = observe.observe(site, hypervisor, None if memory is None else memory.portal, site.host.now())
+    _print(report.report_json(found, memory), as_json, tables.show_report)
+    return Exit.DONE
+
+
+@app.command("plan")
+def plan_command(context: typer.Context, file: Document = None, as_json: AsJson = False) -> int:
+    """What apply would do. Changes nothing."""
+    site: Site = context.obj
+    _print(applying.plan(site, desired.parse(_read(file)), site.host.now()), as_json, tables.show_report)
+    return Exit.DONE
+
+
+@app.command("apply")
+def apply_command(context: typer.Context, file: Document = None, as_json: AsJson = False) -> int:
+    """Bring this host to the desired state. Exit code 1 when a step did not work."""
+    site: Site = context.obj
+    document = applying.apply(site, desired.parse(_read(file)), site.host.now())
+    _print(document, as_json, tables.show_report)
+    return _steps_exit(document)
+
+
+@app.command("expire")
+def expire_command(context: typer.Context, as_json: AsJson = False) -> int:
+    """End machines at their end while the portal is silent; for a timer."""
+    site: Site = context.obj
+    document = expiring.expire(site, site.host.now())
+    _print(document, as_json, tables.show_report)
+    return _steps_exit(document)
+
+
+@app.command("gpus")
+def gpus_command(context: typer.Context, as_json: AsJson = False) -> int:
+    """The GPUs of this host and what they can be cut into."""
+    host = context.obj.host
+    document = report.gpus_json(host.name, host.now(), host.simulated, gpus.inventory(host))
+    _print(document, as_json, tables.show_gpus)
+    return Exit.DONE
+
+
+@app.command("console")
+def console_command(
+    context: typer.Context,
+    machine: Annotated[UUID, typer.Option("--machine", help="Whose screen.")],
+    as_json: AsJson = False,
+) -> int:
+    """Join a machine's screen to standard input and output. Errors go to standard error."""
+    screens.relay(screens.open_screen(context.obj, str(machine)), sys.stdin.fileno(), sys.stdout.fileno())
+    return Exit.DONE
+
+
+def _read(file: Path | None) -> str:
+    """The text of a document. Raises bad_input when it is not there, too long, or no UTF-8."""
+    try:
+        source = sys.stdin.buffer if file is None else file.open("rb")
+        with source:
+            text = source.read(LARGEST_DOCUMENT + 1)
+    except OSError as error:
+        raise bad_input(f"{file} cannot be read: {error.strerror}.", "Give a file that is there.") from error
+    if len(text) > LARGEST_DOCUMENT:
+        raise bad_input("The document has more than 32 MiB.", "Send one host's desired state.")
+    try:
+        return text.decode()
+    except UnicodeDecodeError as error:
+        raise bad_input(f"The document is no UTF-8 (byte {error.start}).", "Send JSON in UTF-8.") from error
+
+
+def _print(document: report.Json, as_json: bool, show: Callable[[report.Json], None]) -> None:
+    if as_json:
+        print(json.dumps(document))
+    else:
+        show(document)
+
+
+def _steps_exit(document: report.Json) -> int:
+    steps = document["steps"]
+    assert isinstance(steps, list)
+    return Exit.FAILED if any(step["error"] for step in steps) else Exit.DONE
+
+
+def main() -> None:
+    """Run the command line; every error ends as one sentence and an exit code."""
+    try:
+        status = _run()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nobody reads any more; Python would complain at its end
+        status = Exit.FAILED
+    sys.exit(status)
+
+
+def _run() -> int:
+    arguments = sys.argv[1:]
+    try:
+        return app(args=arguments, prog_name="vmctl", standalone_mode=False) or Exit.DONE
+    except VmctlError as error:
+        _complain(error, arguments)
+        return error.exit_code
+    except click.ClickException as error:
+        _complain(bad_input(f"{error.format_message().rstrip('.')}.", "See vmctl --help."), arguments)
+        return Exit.BAD_INPUT
+    except click.Abort:
+        return Exit.FAILED
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        if "--debug" in arguments:
+            traceback.print_exc()
+        what = f"vmctl has a bug: {type(error).__name__}: {error}."
+        _complain(VmctlError("bug", what, "Run it again with --debug and report what it prints."), arguments)
+        return Exit.FAILED
+
+
+def _complain(error: VmctlError, arguments: list[str]) -> None:
+    """To standard output as JSON, to standard error for people; a screen's bytes are never mixed with either."""
+    stream = sys.stderr if "console" in arguments or "--json" not in arguments else sys.stdout
+    text = json.dumps(report.error_json(error)) if "--json" in arguments else f"vmctl: {error}"
+    print(text, file=stream)

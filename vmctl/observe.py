@@ -1,0 +1,98 @@
+"""Looks at a host: domains, GPUs, disks. Changes nothing; what cannot be told is said, never left out."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime
+from xml.etree.ElementTree import ParseError
+
+from vmctl import domain, gpus, kvm, storage
+from vmctl.hypervisor import Domain, Hypervisor
+from vmctl.model import GPU, Capacity, ForeignDomain, MachineState, Mark, Observation, ObservedMachine, Unknown
+from vmctl.site import Site
+from vmctl.state import Ledger
+
+
+def observe(site: Site, hypervisor: Hypervisor, portal: str | None, now: datetime) -> Observation:
+    """The host as it is. `portal`: whose mark counts as ours; None takes any portal's mark for this host.
+
+    Disks and sockets are looked at first: what is seen there and has no domain afterwards has none.
+    """
+    disks = storage.disks(site.storage)
+    sockets = frozenset(disk.machine for disk in disks if site.console(disk.machine).exists())
+    node = hypervisor.node()
+    listed = hypervisor.domains()
+    machines, foreign, unknown = _sorted(listed, site, portal, sockets)
+    claimed = {claim: machine.machine for machine in machines for claim in machine.claims}
+    claimed |= {claim: other.uuid for other in foreign for claim in other.claims}
+    made = {item.uuid for item in Ledger(site.host.state_dir)}
+    marked = {vgpu.uuid for machine in machines for vgpu in machine.mark.vgpus}
+    return Observation(
+        host=site.host.name,
+        observed_at=now,
+        simulated=site.host.simulated,
+        accelerator=kvm.accelerator(site.host),
+        capacity=Capacity(node.vcpus, node.memory_mib, storage.free_mib(site.storage)),
+        machines=tuple(machines),
+        foreign=tuple(foreign),
+        gpus=tuple(held(gpus.inventory(site.host), claimed)),
+        disks=disks,
+        sockets=sockets,
+        ours=frozenset(made | marked),
+        unknown=tuple(unknown),
+    )
+
+
+def held(cards: Iterable[GPU], claimed: dict[str, str]) -> Iterable[GPU]:
+    """The GPUs with the holder of each share: the domain whose XML names it, by uuid or by the function it lies on."""
+    for card in cards:
+        holders = (
+            replace(
+                vgpu, holder=claimed.get(vgpu.uuid) or (claimed.get(vgpu.parent) if vgpu.handle is not None else None)
+            )
+            for vgpu in card.holders
+        )
+        yield replace(card, holders=tuple(holders))
+
+
+def _sorted(
+    listed: Iterable[Domain], site: Site, portal: str | None, sockets: frozenset[str]
+) -> tuple[list[ObservedMachine], list[ForeignDomain], list[Unknown]]:
+    """Ours, the others, and what could not be told about either."""
+    machines: list[ObservedMachine] = []
+    foreign: list[ForeignDomain] = []
+    unknown: list[Unknown] = []
+    for found in listed:
+        if found.trouble is not None:
+            unknown.append(Unknown(f"state of {found.name}", found.trouble))
+        try:
+            mark = domain.read_mark(found.xml) if found.xml else None
+            claims = domain.read_claims(found.xml) if found.xml else frozenset()
+        except (ValueError, ParseError) as error:
+            unknown.append(Unknown(f"mark of {found.name}", f"{error}; it is left alone"))
+            mark, claims = None, frozenset()
+        if mark is not None and _ours(mark, found, site, portal):
+            machines.append(_machine(found, mark, claims, sockets))
+        else:
+            foreign.append(ForeignDomain(found.name, found.uuid, found.state, claims))
+    return machines, foreign, unknown
+
+
+def _ours(mark: Mark, found: Domain, site: Site, portal: str | None) -> bool:
+    """A mark counts on the machine it was made for; a copied one (virt-clone copies metadata) does not."""
+    same = mark.host == site.host.name and mark.machine == found.uuid
+    return same and (portal is None or mark.portal == portal)
+
+
+def _machine(found: Domain, mark: Mark, claims: frozenset[str], sockets: frozenset[str]) -> ObservedMachine:
+    state = found.state
+    if state is MachineState.RUNNING and mark.asked is not None:
+        state = MachineState.STOPPING
+    return ObservedMachine(
+        machine=found.uuid,
+        name=found.name,
+        state=state,
+        mark=mark,
+        address=domain.read_address(found.xml),
+        console=found.uuid in sockets,
+        claims=claims,
+    )

@@ -44,7 +44,7 @@ class Instance:
 
     @property
     def logs(self) -> Path:
-        return self.var / "log"
+        return self.data / "log"
 
     def prepare(self) -> None:
         """Make the folders that everything else needs.  Service users must get through them, whatever the umask."""

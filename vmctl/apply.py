@@ -8,10 +8,12 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from vmctl import domain, gpus, launch, observe, reconcile, state, stop, storage
+from vmctl import gpus, launch, observe, reconcile, state, stop, storage
+from vmctl import mark as marks
 from vmctl.errors import Code, VmctlError
 from vmctl.hypervisor import Hypervisor, connect
-from vmctl.model import DesiredState, Observation, ProvidedVGPU
+from vmctl.model import DesiredState, ProvidedVGPU
+from vmctl.observation import Observation
 from vmctl.report import Json, Outcome, planned, report_json
 from vmctl.site import Site
 from vmctl.state import Ledger, Made
@@ -97,7 +99,7 @@ class Worker:
     def _do(self, step: Step) -> None:
         match step:
             case Remark(observed, mark):
-                self.hypervisor.set_mark(observed.machine, domain.mark_xml(mark))
+                self.hypervisor.set_mark(observed.machine, marks.to_xml(mark))
             case AskStop(observed):
                 stop.ask(self.hypervisor, observed, self.now)
             case ForceStop(observed):

@@ -5,10 +5,11 @@ import socket
 import threading
 from collections.abc import Callable
 
-from vmctl import domain, state
+from vmctl import mark as marks
+from vmctl import state
 from vmctl.errors import Code, VmctlError
 from vmctl.hypervisor import Domain, connect
-from vmctl.model import MachineState
+from vmctl.observation import MachineState
 from vmctl.site import Site
 
 CHUNK = 64 * 1024
@@ -33,7 +34,7 @@ def open_screen(site: Site, machine: str) -> socket.socket:
 
 def _ours(found: Domain, portal: str, host: str) -> bool:
     try:
-        mark = domain.read_mark(found.xml) if found.xml else None
+        mark = marks.read(found.xml) if found.xml else None
     except ValueError:
         return False
     return mark is not None and (mark.portal, mark.host, mark.machine) == (portal, host, found.uuid)

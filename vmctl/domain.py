@@ -4,26 +4,14 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
-from vmctl.documents import parse_time
-from vmctl.model import (
-    Attachment,
-    DesiredMachine,
-    Mark,
-    MarkedVGPU,
-    MediatedDevice,
-    PCIFunction,
-    StandInVideo,
-)
+from vmctl import mark as marks
+from vmctl.model import Attachment, DesiredMachine, MediatedDevice, PCIFunction, StandInVideo
+from vmctl.observation import Mark
 
-NAMESPACE = "https://tessera.invalid/mark/1"
-PREFIX = "tessera"
 ALIAS = "ua-tessera-"
 FILTER = "tessera-guest"
-
-ET.register_namespace(PREFIX, NAMESPACE)
 
 
 @dataclass(frozen=True)
@@ -46,6 +34,7 @@ class Blueprint:
     mark: Mark
     domain_type: str  # "kvm" | "qemu", always said: libvirt's own default believes in /dev/kvm
     disk: Path
+    image: Path  # what the disk is an overlay of
     seed: Path
     serial: Path
     console: Path
@@ -58,7 +47,7 @@ def render(plan: Blueprint) -> str:
     domain = ET.Element("domain", type=plan.domain_type)
     _text(domain, "name", plan.machine.name)
     _text(domain, "uuid", plan.machine.machine)
-    ET.SubElement(domain, "metadata").append(mark_element(plan.mark))
+    ET.SubElement(domain, "metadata").append(marks.element_of(plan.mark))
     _text(domain, "memory", str(plan.machine.memory_mib), unit="MiB")
     _text(domain, "vcpu", str(plan.machine.vcpus))
     system = ET.SubElement(domain, "os")
@@ -101,8 +90,8 @@ def _no_sleep() -> ET.Element:
 
 def _devices(plan: Blueprint) -> ET.Element:
     devices = ET.Element("devices")
-    devices.append(_disk(plan.disk, "vda", "qcow2"))
-    devices.append(_disk(plan.seed, "vdb", "raw", readonly=True))
+    devices.append(_disk(plan.disk, plan.image))
+    devices.append(_seed(plan.seed))
     devices.append(_interface(plan.wiring))
     devices.append(_serial(plan.serial))
     devices.append(_agent())
@@ -118,14 +107,31 @@ def _devices(plan: Blueprint) -> ET.Element:
     return devices
 
 
-def _disk(path: Path, target: str, kind: str, *, readonly: bool = False) -> ET.Element:
+def _disk(path: Path, image: Path) -> ET.Element:
+    """The overlay and, said outright, what lies under it.
+
+    libvirt then neither guesses a chain from the guest's own bytes, nor gives the image, which many share, to QEMU's
+    user (who could write to it) or takes it away when the first of them ends.
+    """
     disk = ET.Element("disk", type="file", device="disk")
-    driver = {"name": "qemu", "type": kind}
-    ET.SubElement(disk, "driver", driver if readonly else driver | {"discard": "unmap"})
+    ET.SubElement(disk, "driver", name="qemu", type="qcow2", discard="unmap")
     ET.SubElement(disk, "source", file=str(path))
-    ET.SubElement(disk, "target", dev=target, bus="virtio")
-    if readonly:
-        ET.SubElement(disk, "readonly")
+    below = ET.SubElement(disk, "backingStore", type="file")
+    ET.SubElement(below, "format", type="qcow2")
+    source = ET.SubElement(below, "source", file=str(image))
+    ET.SubElement(source, "seclabel", model="dac", relabel="no")
+    ET.SubElement(below, "backingStore")
+    ET.SubElement(disk, "target", dev="vda", bus="virtio")
+    return disk
+
+
+def _seed(path: Path) -> ET.Element:
+    """A virtio disk, not a CD: small cloud kernels have no driver for a SATA drive."""
+    disk = ET.Element("disk", type="file", device="disk")
+    ET.SubElement(disk, "driver", name="qemu", type="raw")
+    ET.SubElement(disk, "source", file=str(path))
+    ET.SubElement(disk, "target", dev="vdb", bus="virtio")
+    ET.SubElement(disk, "readonly")
     return disk
 
 
@@ -192,67 +198,6 @@ def _pci_parts(address: str) -> dict[str, str]:
     return {"domain": f"0x{domain}", "bus": f"0x{bus}", "slot": f"0x{slot}", "function": f"0x{function}"}
 
 
-# The mark -----------------------------------------------------------------------------------------
-
-
-def mark_element(mark: Mark) -> ET.Element:
-    """The mark as it stands in a domain's metadata."""
-    fields = {
-        "portal": mark.portal,
-        "host": mark.host,
-        "machine": mark.machine,
-        "reservation": mark.reservation,
-    }
-    times = {"end": mark.end, "promised": mark.promised, "asked": mark.asked}
-    element = ET.Element(
-        f"{{{NAMESPACE}}}mark",
-        fields | {name: time.isoformat() for name, time in times.items() if time is not None},
-    )
-    for vgpu in mark.vgpus:
-        ET.SubElement(element, f"{{{NAMESPACE}}}vgpu", uuid=vgpu.uuid, gpu=vgpu.gpu, type=vgpu.type)
-    return element
-
-
-def mark_xml(mark: Mark) -> str:
-    """The mark for virDomainSetMetadata."""
-    return ET.tostring(mark_element(mark), encoding="unicode")
-
-
-def read_mark(xml: str) -> Mark | None:
-    """The mark of a domain; None where there is none.  Raises ValueError when there is one that makes no sense."""
-    element = ET.fromstring(xml).find(f"metadata/{{{NAMESPACE}}}mark")
-    if element is None:
-        return None
-    try:
-        return Mark(
-            portal=element.attrib["portal"],
-            host=element.attrib["host"],
-            machine=element.attrib["machine"],
-            reservation=element.attrib["reservation"],
-            end=_time(element.attrib["end"]),
-            promised=_maybe_time(element.get("promised")),
-            asked=_maybe_time(element.get("asked")),
-            vgpus=tuple(_marked(vgpu) for vgpu in element.iterfind(f"{{{NAMESPACE}}}vgpu")),
-        )
-    except KeyError as error:
-        raise ValueError(f"the mark has no {error}") from error
-
-
-def _marked(element: ET.Element) -> MarkedVGPU:
-    return MarkedVGPU(element.attrib["uuid"], element.attrib["gpu"], element.attrib["type"])
-
-
-def _time(text: str) -> datetime:
-    found = parse_time(text)
-    if found is None:
-        raise ValueError(f"the mark has the time {text!r}")
-    return found
-
-
-def _maybe_time(text: str | None) -> datetime | None:
-    return None if text is None else _time(text)
-
-
 # What a domain takes ------------------------------------------------------------------------------
 
 
@@ -286,9 +231,3 @@ def read_address(xml: str) -> str | None:
         if parameter.get("name") == "IP" and re.fullmatch(r"[0-9.]+", parameter.get("value", "")):
             return parameter.get("value")
     return None
-
-
-def read_console(xml: str) -> str | None:
-    """The path of a domain's VNC socket."""
-    listen = ET.fromstring(xml).find("devices/graphics[@type='vnc']/listen[@type='socket']")
-    return None if listen is None else listen.get("socket")

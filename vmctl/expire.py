@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from vmctl import observe, state, stop
 from vmctl.errors import Code, VmctlError
 from vmctl.hypervisor import Hypervisor, connect
-from vmctl.model import ObservedMachine
+from vmctl.observation import ObservedMachine
 from vmctl.report import Json, Outcome, report_json
 from vmctl.site import Site
 from vmctl.state import Memory

@@ -15,9 +15,9 @@ from typing import Any, TypeVar, cast
 
 import libvirt
 
-from vmctl.domain import NAMESPACE, PREFIX
 from vmctl.errors import Code, VmctlError
-from vmctl.model import MachineState
+from vmctl.mark import NAMESPACE, PREFIX
+from vmctl.observation import MachineState
 
 T = TypeVar("T")
 
@@ -251,7 +251,7 @@ def _refused(error: libvirt.libvirtError) -> VmctlError:
 
 
 def _unreachable(what: str) -> VmctlError:
-    return VmctlError(Code.UNREACHABLE, what, "Start libvirtd, or see why it hangs; nothing was changed.", retry=True)
+    return VmctlError(Code.UNREACHABLE, what, "Start libvirtd, or see why it hangs.", retry=True)
 
 
 def _first_line(error: libvirt.libvirtError) -> str:

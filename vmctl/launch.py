@@ -40,6 +40,7 @@ def start(
             mark=reconcile.mark(desired, wish),
             domain_type=domain_type,
             disk=folder / storage.DISK,
+            image=storage.image(site.images, wish),
             seed=folder / storage.SEED,
             serial=folder / storage.SERIAL,
             console=site.console(wish.machine),

@@ -1,6 +1,6 @@
 """The words of vmctl as values: what should be on a host, and what is. Pure; parsed once, at the edge."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
@@ -35,17 +35,6 @@ class Order(StrEnum):
 
     RUN = "run"
     STOP = "stop"
-
-
-class MachineState(StrEnum):
-    """A machine as libvirt shows it; `stopping` is ours: it was asked to shut down."""
-
-    RUNNING = "running"
-    PAUSED = "paused"
-    STOPPING = "stopping"
-    CRASHED = "crashed"
-    OFF = "off"
-    UNKNOWN = "unknown"
 
 
 # What should be -----------------------------------------------------------------------------------
@@ -227,98 +216,9 @@ Attachment = Device | StandInVideo
 
 
 @dataclass(frozen=True)
-class MarkedVGPU:
-    """A vGPU as the mark remembers it."""
-
-    uuid: str
-    gpu: str
-    type: str
-
-
-@dataclass(frozen=True)
-class Mark:
-    """What vmctl writes into a domain's metadata: whose it is and until when.  Without it a domain is foreign."""
-
-    portal: str
-    host: str
-    machine: str
-    reservation: str
-    end: datetime
-    promised: datetime | None = None
-    asked: datetime | None = None  # when it was first asked to shut down
-    vgpus: tuple[MarkedVGPU, ...] = ()
-
-
-@dataclass(frozen=True)
-class ObservedMachine:
-    """A domain that bears our mark."""
-
-    machine: str
-    name: str
-    state: MachineState
-    mark: Mark
-    address: str | None = None
-    console: bool = False
-    claims: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True)
-class ForeignDomain:
-    """A domain that is not ours.  Only looked at; `claims` are the uuids and PCI addresses its XML names."""
-
-    name: str
-    uuid: str
-    state: MachineState
-    claims: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True)
-class Disk:
-    """A machine's folder in the storage, and what of a running machine lies there. `mib`: what it takes."""
-
-    machine: str
-    mib: int
-    present: bool  # the disk itself is there
-    seed: bool
-    leftovers: tuple[str, ...] = ()  # everything beside the disk: seed, serial log, half-made files
-
-
-@dataclass(frozen=True)
 class Accelerator:
     """Whether KVM works on this host (not: whether /dev/kvm is there), and the domain type that follows."""
 
     kvm: bool
     domain_type: str  # "kvm" | "qemu"
     reason: str
-
-
-@dataclass(frozen=True)
-class Capacity:
-    """What the host has for all machines together."""
-
-    vcpus: int
-    memory_mib: int
-    disk_free_mib: int
-
-
-@dataclass(frozen=True)
-class Observation:
-    """A host as it is at one moment."""
-
-    host: str
-    observed_at: datetime
-    simulated: bool
-    accelerator: Accelerator
-    capacity: Capacity
-    machines: tuple[ObservedMachine, ...] = ()
-    foreign: tuple[ForeignDomain, ...] = ()
-    gpus: tuple[GPU, ...] = ()
-    disks: tuple[Disk, ...] = ()
-    sockets: frozenset[str] = frozenset()  # machines whose console socket exists
-    ours: frozenset[str] = field(default_factory=frozenset)  # uuids of vGPUs that vmctl made for machines
-    unknown: tuple[Unknown, ...] = ()
-
-    @property
-    def vgpus(self) -> tuple[ProvidedVGPU, ...]:
-        """Every share on every GPU."""
-        return tuple(vgpu for gpu in self.gpus for vgpu in gpu.holders)

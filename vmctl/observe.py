@@ -1,13 +1,17 @@
 """Looks at a host: domains, GPUs, disks. Changes nothing; what cannot be told is said, never left out."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 from xml.etree.ElementTree import ParseError
 
 from vmctl import domain, gpus, kvm, storage
+from vmctl import mark as marks
+from vmctl.host import Host
 from vmctl.hypervisor import Domain, Hypervisor
-from vmctl.model import GPU, Capacity, ForeignDomain, MachineState, Mark, Observation, ObservedMachine, Unknown
+from vmctl.model import GPU, Unknown
+from vmctl.observation import Capacity, ForeignDomain, MachineState, Mark, Observation, ObservedMachine
 from vmctl.site import Site
 from vmctl.state import Ledger
 
@@ -31,7 +35,7 @@ def observe(site: Site, hypervisor: Hypervisor, portal: str | None, now: datetim
         observed_at=now,
         simulated=site.host.simulated,
         accelerator=kvm.accelerator(site.host),
-        capacity=Capacity(node.vcpus, node.memory_mib, storage.free_mib(site.storage)),
+        capacity=Capacity(node.vcpus, _memory_mib(site.host) or node.memory_mib, storage.free_mib(site.storage)),
         machines=tuple(machines),
         foreign=tuple(foreign),
         gpus=tuple(held(gpus.inventory(site.host), claimed)),
@@ -40,6 +44,12 @@ def observe(site: Site, hypervisor: Hypervisor, portal: str | None, now: datetim
         ours=frozenset(made | marked),
         unknown=tuple(unknown),
     )
+
+
+def _memory_mib(host: Host) -> int | None:
+    """The host's memory by the kernel's word; libvirt's sum of NUMA nodes can be wrong in a virtual machine."""
+    found = re.search(r"^MemTotal:\s*(\d+) kB$", host.read_or_none(host.path("/proc/meminfo")) or "", re.MULTILINE)
+    return int(found[1]) // 1024 if found else None
 
 
 def held(cards: Iterable[GPU], claimed: dict[str, str]) -> Iterable[GPU]:
@@ -65,7 +75,7 @@ def _sorted(
         if found.trouble is not None:
             unknown.append(Unknown(f"state of {found.name}", found.trouble))
         try:
-            mark = domain.read_mark(found.xml) if found.xml else None
+            mark = marks.read(found.xml) if found.xml else None
             claims = domain.read_claims(found.xml) if found.xml else frozenset()
         except (ValueError, ParseError) as error:
             unknown.append(Unknown(f"mark of {found.name}", f"{error}; it is left alone"))

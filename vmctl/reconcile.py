@@ -5,15 +5,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from vmctl.errors import Code, VmctlError
-from vmctl.model import (
-    DesiredMachine,
-    DesiredState,
-    Mark,
-    MarkedVGPU,
-    Observation,
-    ObservedMachine,
-    Order,
-)
+from vmctl.model import DesiredMachine, DesiredState, Order
+from vmctl.observation import Mark, MarkedVGPU, Observation, ObservedMachine
 from vmctl.steps import AskStop, Clear, ForceStop, MakeDisk, Plan, Provide, Purge, Refuse, Release, Remark, Start, Step
 
 FREE_STOPS = 3

@@ -7,7 +7,8 @@ from datetime import datetime
 from vmctl import __version__
 from vmctl.documents import SCHEMA
 from vmctl.errors import VmctlError
-from vmctl.model import GPU, Observation, ObservedMachine, ProvidedVGPU, Unknown, VGPUType
+from vmctl.model import GPU, ProvidedVGPU, Unknown, VGPUType
+from vmctl.observation import Observation, ObservedMachine
 from vmctl.state import Memory
 from vmctl.steps import Refuse, Step
 

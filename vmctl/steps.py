@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from vmctl.errors import VmctlError
-from vmctl.model import DesiredMachine, Mark, ObservedMachine, ProvidedVGPU, WantedVGPU
+from vmctl.model import DesiredMachine, ProvidedVGPU, WantedVGPU
+from vmctl.observation import Mark, ObservedMachine
 
 
 @dataclass(frozen=True)

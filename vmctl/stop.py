@@ -3,16 +3,18 @@
 from dataclasses import replace
 from datetime import datetime
 
-from vmctl import domain
+from vmctl import mark as marks
 from vmctl.hypervisor import Hypervisor
-from vmctl.model import ObservedMachine
+from vmctl.observation import ObservedMachine
 
 
 def ask(hypervisor: Hypervisor, machine: ObservedMachine, now: datetime) -> None:
     """Ask it to shut down; its mark remembers when it was first asked."""
-    if machine.mark.asked is None:
-        hypervisor.set_mark(machine.machine, domain.mark_xml(replace(machine.mark, asked=now)))
-    hypervisor.ask_stop(machine.machine)
+    try:
+        if machine.mark.asked is None:
+            hypervisor.set_mark(machine.machine, marks.to_xml(replace(machine.mark, asked=now)))
+    finally:
+        hypervisor.ask_stop(machine.machine)  # each of the two is worth having without the other
 
 
 def force(hypervisor: Hypervisor, machine: ObservedMachine) -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from vmctl.errors import Code, VmctlError
 from vmctl.host import Host
-from vmctl.model import DesiredMachine, Disk
+from vmctl.model import DesiredMachine
+from vmctl.observation import Disk
 
 DISK = "disk.qcow2"
 SEED = "seed.iso"
@@ -70,29 +71,35 @@ def free_mib(storage: Path) -> int:
     return shutil.disk_usage(path).free // MIB
 
 
+def image(images: Path, machine: DesiredMachine) -> Path:
+    """The image that a machine's disk is an overlay of. Raises `no_image` when it is not on this host."""
+    path = images / f"{machine.image}.qcow2"
+    if not path.is_file():
+        raise VmctlError(
+            Code.NO_IMAGE,
+            f"The image {machine.image} is not on this host: {path} is missing.",
+            "Copy the image to that place, or choose another image.",
+        )
+    return path
+
+
 def make_disk(host: Host, storage: Path, images: Path, machine: DesiredMachine) -> None:
     """Give a machine its disk: an overlay on its image, whole or not at all.  One that is there stays as it is."""
     path = folder(storage, machine.machine)
     if (path / DISK).exists():
         return
-    image = images / f"{machine.image}.qcow2"
-    if not image.exists():
-        raise VmctlError(
-            Code.NO_IMAGE,
-            f"The image {machine.image} is not on this host: {image} is missing.",
-            "Copy the image to that place, or choose another image.",
-        )
+    base = image(images, machine)
     path.mkdir(parents=True, exist_ok=True)
     path.chmod(0o711)  # QEMU's user passes through; nobody lists it
     new = path / f"{DISK}.new"
     new.unlink(missing_ok=True)
-    command = ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", str(image), str(new)]
+    command = ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", str(base), str(new)]
     answer = host.run([*command, f"{machine.disk_gib}G"], limit=LIMIT)
     if answer.status:
         raise VmctlError(
             Code.FAILED,
             f"qemu-img made no disk for {machine.name}: {answer.errors.strip()[-300:]}.",
-            f"See whether {storage} is full and {image} is a sound qcow2 image (qemu-img check).",
+            f"See whether {storage} is full and {base} is a sound qcow2 image (qemu-img check).",
         )
     new.chmod(0o600)
     os.replace(new, path / DISK)

@@ -23,7 +23,8 @@ def load(text: str) -> object:
         return json.loads(text, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
         raise bad_input(
-            f"The document is no JSON: line {error.lineno}, column {error.colno}: {error.msg}.", "Send one JSON object."
+            f"The document is no JSON: line {error.lineno}, column {error.colno}: {error.msg}.",
+            "Send one JSON object.",
         ) from error
     except RecursionError as error:
         raise bad_input("The document is nested too deeply.", "Send one JSON object as in docs/schemas/.") from error
@@ -55,7 +56,9 @@ class Fields:
         """A field that must be there."""
         self._asked.add(key)
         if key not in self._fields:
-            raise bad_input(f"{self.place(key)} is missing.", "Send every field of docs/schemas/, null where it has none.")
+            raise bad_input(
+                f"{self.place(key)} is missing.", "Send every field of docs/schemas/, null where it has none."
+            )
         return self._fields[key]
 
     def maybe(self, key: str, take: Callable[[str], T]) -> T | None:
@@ -141,7 +144,10 @@ class Fields:
         """Refuse fields that nobody asked for: what is not understood must not be thought to be obeyed."""
         for key in self._fields:
             if key not in self._asked:
-                raise bad_input(f"{self.place(key)} is a field that vmctl does not know.", "Leave it out, or update vmctl.")
+                raise bad_input(
+                    f"{self.place(key)} is a field that vmctl does not know.",
+                    "Leave it out, or update vmctl.",
+                )
 
 
 def shown(value: object) -> str:

@@ -3,7 +3,7 @@
 from django.contrib import admin
 from django.urls import include, path
 
-from portal import api
+from portal import api, monitor
 
 urlpatterns = [
     path("", include("portal.bookings.urls")),
@@ -13,6 +13,6 @@ urlpatterns = [
     path("", include("portal.notices.urls")),
     path("admin/", admin.site.urls),
     path("api/v1/", api.v1.urls),
-    path("healthz", api.healthz),
-    path("readyz", api.readyz),
+    path("healthz", monitor.healthz),
+    path("readyz", monitor.readyz),
 ]

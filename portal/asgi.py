@@ -1,0 +1,22 @@
+"""The door for uvicorn: pages and API, and the sockets behind a check of their Origin."""
+
+import os
+
+from channels.routing import ProtocolTypeRouter, URLRouter
+from django.core.asgi import get_asgi_application
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
+pages = get_asgi_application()  # loads the apps, which the imports below need
+
+from channels.auth import AuthMiddlewareStack  # noqa: E402
+from channels.security.websocket import OriginValidator  # noqa: E402
+from django.conf import settings  # noqa: E402
+
+from portal.consoles.routing import websocket_urlpatterns  # noqa: E402
+
+application = ProtocolTypeRouter(
+    {
+        "http": pages,
+        "websocket": OriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns)), settings.PUBLIC_ORIGINS),
+    }
+)

@@ -102,10 +102,15 @@ def of_checkout(environ: dict[str, str]) -> Instance:
     )
 
 
-def for_tests(name: str, data: Path) -> Instance:
-    """A throw-away copy with its data in `data`.  It borrows the checkout's images: making one takes minutes."""
+def checked(name: str) -> str:
+    """A name for folders and bridges, or a refusal."""
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,20}", name):
         raise Refusal(f"{name!r} is no name of an instance.", "Use 1 to 21 small letters, digits and hyphens.")
+    return name
+
+
+def for_tests(name: str, data: Path) -> Instance:
+    """A throw-away copy with its data in `data`.  It borrows the checkout's images: making one takes a while."""
     images = folder_from(dict(os.environ), "IMAGES_DIR", CHECKOUT / "var" / "images")
     return Instance(
         name=name,

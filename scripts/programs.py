@@ -16,7 +16,15 @@ def web(instance: Instance, settings: dict[str, str], port: int) -> list[Service
     """What serves people (uvicorn), what does the work (worker) and what gives the beat."""
     uvicorn = ["uvicorn", "portal.asgi:application", "--host", "127.0.0.1", "--port", str(port)]
     # Measured: this protocol holds memory still when a browser stops reading; compression would undo that.
-    uvicorn += ["--ws", "websockets-sansio", "--ws-per-message-deflate", "false", "--no-access-log", "--timeout-graceful-shutdown", "5"]
+    uvicorn += [
+        "--ws",
+        "websockets-sansio",
+        "--ws-per-message-deflate",
+        "false",
+        "--no-access-log",
+        "--timeout-graceful-shutdown",
+        "5",
+    ]
     worker = ["celery", "-A", "portal.celery", "worker", "--loglevel", "INFO", "--concurrency", str(WORKERS)]
     beat = ["celery", "-A", "portal.celery", "beat", "--loglevel", "INFO", "--pidfile="]
     beat += ["--schedule", str(instance.var / "celerybeat-schedule")]

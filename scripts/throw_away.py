@@ -14,8 +14,11 @@ from pathlib import Path
 
 from scripts import instance as instances
 from scripts import namespace, private
+from scripts.instance import Instance
 from scripts.supervisor import Supervisor
 from scripts.terminal import Refusal, hush, say
+
+FOLDER = Path("/var/tmp")
 
 
 def around(command: list[str], services: Sequence[str], name: str | None) -> int:
@@ -25,11 +28,22 @@ def around(command: list[str], services: Sequence[str], name: str | None) -> int
         raise Refusal(
             f"No service is called {', '.join(sorted(unknown))}.", f"There are {', '.join(private.SETTINGS)}."
         )
-    data = Path(tempfile.mkdtemp(prefix="tessera-", dir="/var/tmp"))
-    data.chmod(0o755)
-    instance = instances.for_tests(name or secrets.token_hex(4), data)
-    instance.prepare()
-    instance.lock()
+    name = instances.checked(name or secrets.token_hex(4))
+    data = Path(tempfile.mkdtemp(prefix=f"tessera-{name}.", dir=FOLDER))
+    try:
+        data.chmod(0o755)
+        instance = instances.for_tests(name, data)
+        instance.prepare()
+        instance.lock()
+        for older in FOLDER.glob(f"tessera-{name}.*"):  # of a start that was killed: we hold its lock now
+            if older != data:
+                shutil.rmtree(older)
+        return within(instance, command, services)
+    finally:
+        shutil.rmtree(data)
+
+
+def within(instance: Instance, command: list[str], services: Sequence[str]) -> int:
     namespace.enter(instance)
     supervisor = Supervisor(instance.logs)
     private.heed_signals(supervisor)
@@ -43,7 +57,6 @@ def around(command: list[str], services: Sequence[str], name: str | None) -> int
         hush()
         private.end(instance, supervisor, keep_machines=False)
         namespace.leave(instance)
-        shutil.rmtree(instance.data)
 
 
 def attend(command: list[str], settings: dict[str, str], supervisor: Supervisor) -> int:

@@ -30,16 +30,10 @@ VESA_800X600 = "0x314"
 
 def main() -> int:
     """Exit status: 0 made or up to date, 1 with one sentence on standard error."""
-    parser = argparse.ArgumentParser(
-        prog="python3 -m scripts.demo_image", description="Makes the demo image."
-    )
+    parser = argparse.ArgumentParser(prog="python3 -m scripts.demo_image", description="Makes the demo image.")
     parser.add_argument("output", type=Path, help="the qcow2 file to write")
-    parser.add_argument(
-        "--cache", type=Path, help="folder for downloaded packages (default: .cache beside the output)"
-    )
-    parser.add_argument(
-        "--again", action="store_true", help="make it even if it is up to date, with the newest kernel"
-    )
+    parser.add_argument("--cache", type=Path, help="folder for downloaded packages (default: .cache beside the output)")
+    parser.add_argument("--again", action="store_true", help="make it even if it is up to date, with the newest kernel")
     arguments = parser.parse_args()
     output: Path = arguments.output.absolute()
     try:
@@ -57,7 +51,10 @@ def main() -> int:
 
 
 def make_image(output: Path, cache: Path, *, again: bool) -> None:
-    """Writes the image unless the one that is there was made by these very files; the old one stays until the new is whole."""
+    """Writes the image unless the one that is there was made by these very files.
+
+    The old one stays until the new one is whole.
+    """
     started = time.monotonic()
     stamp_file = output.with_name(output.name + ".json")
     source = hash_source()
@@ -79,23 +76,19 @@ def make_image(output: Path, cache: Path, *, again: bool) -> None:
         size = (folder / "image.qcow2").stat().st_size
         os.replace(folder / "image.qcow2", output)
     stamp_file.write_text(json.dumps({"source": source, "kernel": kernel.release, "bytes": size}) + "\n")
-    say(
-        f"{output.name} made in {time.monotonic() - started:.0f} s: {size / 2**20:.0f} MiB, Linux {kernel.release}"
-    )
+    say(f"{output.name} made in {time.monotonic() - started:.0f} s: {size / 2**20:.0f} MiB, Linux {kernel.release}")
 
 
 def command_line(kernel: Kernel) -> str:
     """What the boot loader tells the kernel; a VESA screen where the kernel can draw on one, else VGA text."""
     video = f"vga={VESA_800X600} " if kernel.config.get("CONFIG_FB_VESA") == "y" else ""
-    return f"{video}console=tty0 console=ttyS0,115200 quiet loglevel=3 panic=10 vt.global_cursor_default=1 mitigations=off"
+    return f"{video}console=tty0 console=ttyS0,115200 quiet loglevel=3 panic=10"
 
 
 def hash_source() -> str:
     """A hash over every file of this folder, so that a changed script makes a new image."""
     digest = hashlib.sha256()
-    for file in sorted(
-        path for path in HERE.rglob("*") if path.is_file() and "__pycache__" not in path.parts
-    ):
+    for file in sorted(path for path in HERE.rglob("*") if path.is_file() and "__pycache__" not in path.parts):
         digest.update(f"{file.relative_to(HERE)}\0".encode() + hashlib.sha256(file.read_bytes()).digest())
     return digest.hexdigest()
 

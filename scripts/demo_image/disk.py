@@ -1,7 +1,8 @@
 """The disk around kernel and initramfs: a BIOS boot partition and an ext4 partition for /home.
 
-No loop device, no mount, no root. Layout, file-system UUIDs and times are fixed, so that a kept machine's overlay still fits
-when the image is made again: nothing in a guest writes the boot partition, and an empty /home is the same bytes every time.
+No loop device, no mount, no root. Layout, file-system UUIDs and times are fixed, so that a kept machine's overlay
+still fits when the image is made again: nothing in a guest writes the boot partition, and an empty /home is the same
+bytes every time.
 """
 
 import os
@@ -17,9 +18,7 @@ HOME_START, HOME_SIZE = 64 * MIB, 448 * MIB
 DISK_SIZE = HOME_START + HOME_SIZE
 HOME_UUID = "7e55e1a0-0000-4000-8000-000000000001"
 FIXED_TIME = "1767225600"  # 2026-01-01, the time in every file system made here
-REMEDY = (
-    "remove the cache folder and run this again; if it stays, install the packages in packages.txt again."
-)
+REMEDY = "remove the cache folder and run this again; if it stays, install the packages in packages.txt again."
 
 
 def write_disk(boot_file: Path, initramfs: bytes, command_line: str, folder: Path, output: Path) -> None:
@@ -42,9 +41,7 @@ def _boot_record() -> bytes:
     if code is None:
         raise BuildError("The file mbr.bin of syslinux is missing: install the package syslinux.")
     table = b"".join(
-        struct.pack(
-            "<B3sB3sII", active, b"\xfe\xff\xff", kind, b"\xfe\xff\xff", start // SECTOR, size // SECTOR
-        )
+        struct.pack("<B3sB3sII", active, b"\xfe\xff\xff", kind, b"\xfe\xff\xff", start // SECTOR, size // SECTOR)
         for active, kind, start, size in (
             (0x80, 0x0E, BOOT_START, BOOT_SIZE),
             (0, 0x83, HOME_START, HOME_SIZE),
@@ -53,12 +50,11 @@ def _boot_record() -> bytes:
     return code[:440].ljust(440, b"\0") + b"TSRA\0\0" + table.ljust(64, b"\0") + b"\x55\xaa"
 
 
-def _fill_boot_partition(
-    raw: Path, boot_file: Path, initramfs: bytes, command_line: str, folder: Path
-) -> None:
+def _fill_boot_partition(raw: Path, boot_file: Path, initramfs: bytes, command_line: str, folder: Path) -> None:
     (folder / "initrd").write_bytes(initramfs)
     (folder / "syslinux.cfg").write_text(
-        f"DEFAULT tessera\nPROMPT 0\nTIMEOUT 0\nLABEL tessera\n  KERNEL linux\n  INITRD initrd\n  APPEND {command_line}\n"
+        "DEFAULT tessera\nPROMPT 0\nTIMEOUT 0\n"
+        f"LABEL tessera\n  KERNEL linux\n  INITRD initrd\n  APPEND {command_line}\n"
     )
     for name in ("mformat", "mcopy"):
         find_program(name, "mtools")

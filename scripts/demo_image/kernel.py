@@ -82,19 +82,11 @@ def unpack(packages: list[Path], folder: Path) -> Kernel:
         call(["dpkg-deb", "-x", package, folder], remedy=f"remove {package} and run this again.")
     boot_files = sorted(folder.glob("boot/vmlinuz-*"))
     if not boot_files:
-        raise BuildError(
-            "The kernel package holds no boot/vmlinuz: report this with the name of your distribution."
-        )
+        raise BuildError("The kernel package holds no boot/vmlinuz: report this with the name of your distribution.")
     release = boot_files[-1].name.removeprefix("vmlinuz-")
-    roots = [
-        root
-        for root in (folder / "lib/modules" / release, folder / "usr/lib/modules" / release)
-        if root.is_dir()
-    ]
+    roots = [root for root in (folder / "lib/modules" / release, folder / "usr/lib/modules" / release) if root.is_dir()]
     if not roots:
-        raise BuildError(
-            f"The kernel packages hold no modules of {release}: run `apt-get update` and try again."
-        )
+        raise BuildError(f"The kernel packages hold no modules of {release}: run `apt-get update` and try again.")
     return Kernel(release, boot_files[-1], _read_config(folder / f"boot/config-{release}"), roots[0])
 
 
@@ -119,17 +111,14 @@ def read_module(file: Path) -> bytes:
             return file.read_bytes()
 
 
-def pick_modules(
-    kernel: Kernel, wanted: tuple[str, ...], optional: tuple[str, ...]
-) -> list[tuple[str, bytes]]:
+def pick_modules(kernel: Kernel, wanted: tuple[str, ...], optional: tuple[str, ...]) -> list[tuple[str, bytes]]:
     """Name and content of the modules with all they depend on, in the order in which they can be loaded.
 
-    What is built into the kernel is left out. A wanted module that is nowhere is a BuildError; an optional one is skipped.
+    What is built into the kernel is left out. A wanted module that is nowhere is a BuildError; an optional one is
+    skipped.
     """
     files = {_module_name(file.name): file for file in kernel.modules.rglob("*.ko*")}
-    built_in = {
-        _module_name(Path(line).name) for line in (kernel.modules / "modules.builtin").read_text().split()
-    }
+    built_in = {_module_name(Path(line).name) for line in (kernel.modules / "modules.builtin").read_text().split()}
     picked: dict[str, bytes] = {}
 
     def add(name: str) -> None:
@@ -137,7 +126,7 @@ def pick_modules(
             return
         if name not in files:
             raise BuildError(
-                f"Kernel {kernel.release} has no driver {name}: install another kernel's package list."
+                f"Kernel {kernel.release} has no driver {name}: report this with the name of your distribution."
             )
         content = read_module(files[name])
         for needed in _dependencies(content):

@@ -1,4 +1,4 @@
-"""A QEMU of the shape that vmctl makes, driven by its own monitor: keys, screenshots, the power button, the serial log."""
+"""A QEMU of the shape that vmctl makes, driven by its monitor: keys, screenshots, power button, serial log."""
 
 import json
 import socket
@@ -10,22 +10,34 @@ from typing import Any
 
 KEY_NAMES = {" ": "spc", "-": "minus", "=": "equal", "/": "slash", ".": "dot", ",": "comma", ";": "semicolon",
              "'": "apostrophe", "\n": "ret", "\\": "backslash", "[": "bracket_left", "]": "bracket_right"}  # fmt: skip
-SHIFTED = dict(zip("~!@#$%^&*()_+{}|:\"<>?", "`1234567890-=[]\\;',./", strict=True))
+SHIFTED = dict(zip('~!@#$%^&*()_+{}|:"<>?', "`1234567890-=[]\\;',./", strict=True))
 
 
 class Guest:
     """One machine in emulation; `with Guest(...) as guest` starts it, and leaves no process behind."""
 
-    def __init__(self, folder: Path, image: Path, seed: Path | None) -> None:
-        self.folder, self.image, self.seed = folder, image, seed
+    def __init__(self, folder: Path, image: Path, seed: Path | None, *, seed_on: str = "disk") -> None:
+        self.folder, self.image, self.seed, self.seed_on = folder, image, seed, seed_on
         self.serial = folder / "serial.log"
         self.disk = folder / "disk.qcow2"
-        self.started = 0.0
+        self.started = self.screen_after = 0.0
 
     def __enter__(self) -> "Guest":
         self.folder.mkdir(parents=True, exist_ok=True)
         if not self.disk.exists():
-            make = ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", self.image, self.disk, "4G"]
+            make: list[str | Path] = [
+                "qemu-img",
+                "create",
+                "-q",
+                "-f",
+                "qcow2",
+                "-F",
+                "qcow2",
+                "-b",
+                self.image,
+                self.disk,
+                "4G",
+            ]
             subprocess.run(make, check=True, timeout=30)
         self.serial.unlink(missing_ok=True)
         self.started = time.monotonic()
@@ -39,15 +51,19 @@ class Guest:
     def __exit__(self, *_: object) -> None:
         self.process.kill()
         self.process.wait(timeout=10)
+        self.replies.close()
         self.monitor.close()
+        assert self.process.stderr is not None
+        self.process.stderr.close()
 
     def _command(self) -> list[str]:
-        seed = ["-drive", f"if=none,id=seed,format=raw,readonly=on,file={self.seed}",
-                "-device", "ide-cd,bus=ide.0,drive=seed"] if self.seed else []  # fmt: skip
+        drive = "virtio-blk-pci,drive=seed" if self.seed_on == "disk" else "ide-cd,bus=ide.0,drive=seed"
+        seed = ["-drive", f"if=none,id=seed,format=raw,readonly=on,file={self.seed}", "-device", drive]
         return [
             "qemu-system-x86_64", "-accel", "tcg", "-machine", "q35", "-cpu", "qemu64", "-m", "256", "-nodefaults",
-            "-display", "none", "-vga", "std",
-            "-drive", f"if=none,id=disk,format=qcow2,file={self.disk}", "-device", "virtio-blk-pci,drive=disk", *seed,
+            "-display", "none", "-vga", "std", "-device", "virtio-gpu-pci",
+            "-drive", f"if=none,id=disk,format=qcow2,file={self.disk}", "-device", "virtio-blk-pci,drive=disk",
+            *(seed if self.seed else []),
             "-netdev", "user,id=net,restrict=on", "-device", "virtio-net-pci,netdev=net,mac=52:54:00:12:34:56",
             "-device", "virtio-serial-pci", "-chardev", "null,id=agent",
             "-device", "virtserialport,chardev=agent,name=org.qemu.guest_agent.0",
@@ -76,11 +92,11 @@ class Guest:
 
     def log(self) -> str:
         """What has come out of the serial port so far."""
-        return self.serial.read_text(errors="replace").replace("\r\n", "\n") if self.serial.exists() else ""
+        return self.serial.read_bytes().decode(errors="replace").replace("\r\n", "\n") if self.serial.exists() else ""
 
-    def wait_for(self, text: str, seconds: float) -> float:
-        """Waits until the serial log holds the text; the seconds since the start of the machine."""
-        self._wait(lambda: text in self.log(), seconds, f"no {text!r} in the serial log")
+    def wait_for(self, text: str, seconds: float, *, after: int = 0) -> float:
+        """Waits until the serial log holds the text behind a position; the seconds since the start of the machine."""
+        self._wait(lambda: text in self.log()[after:], seconds, f"no {text!r} in the serial log")
         return time.monotonic() - self.started
 
     def wait_for_end(self, seconds: float) -> float:
@@ -95,14 +111,16 @@ class Guest:
             assert time.monotonic() < end, f"{failure} within {seconds} s; the log ends with:\n{self.log()[-2000:]}"
             time.sleep(0.05)
 
-    def type(self, text: str) -> None:
-        """Presses the keys for the text, as on a US keyboard, one after the other."""
+    def type(self, text: str) -> int:
+        """Presses the keys for the text, as on a US keyboard; the log's length before the first of them."""
+        before = len(self.log())
         for character in text:
             plain = SHIFTED.get(character, character.lower())
             keys = ["shift"] if plain != character else []
             pressed = [{"type": "qcode", "data": key} for key in [*keys, KEY_NAMES.get(plain, plain)]]
             self.ask("send-key", keys=pressed, **{"hold-time": 20})
             time.sleep(0.05)
+        return before
 
     def screenshot(self, name: str) -> bytes:
         """The screen as a PPM picture, kept in the guest's folder."""

@@ -1,0 +1,122 @@
+"""From tables to the values that `desired` and `verdict` decide on. Reads only."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+from django.conf import settings
+from django.db.models import Q
+
+from portal.bookings.models import Placement, Reservation
+from portal.bookings.states import HOLDING, RUNNING, Status
+from portal.enforcement.desired import Fact, Lease, Seed, Tile
+from portal.enforcement.models import HostState
+from portal.inventory.models import Holding, Host
+from portal.machines.models import VirtualMachine
+
+
+def hosts_to_watch() -> list[int]:
+    """Enabled hosts, and disabled ones on which something of ours may still run."""
+    busy = Q(gpus__placements__held=True, gpus__placements__reservation__status__in=sorted(RUNNING))
+    return list(Host.objects.filter(Q(enabled=True) | busy).order_by("pk").values_list("pk", flat=True).distinct())
+
+
+def tiles(host: Host) -> list[Tile]:
+    """All placements on the host that are not given back, of any reservation that holds."""
+    placements = Placement.objects.filter(held=True, gpu__host=host, reservation__status__in=sorted(HOLDING))
+    return [_tile(placement) for placement in placements.select_related("gpu").order_by("period", "pk")]
+
+
+def _tile(placement: Placement) -> Tile:
+    whole = placement.regime == "whole"
+    return Tile(
+        uuid=placement.pk,
+        reservation=placement.reservation_id,
+        gpu=placement.gpu_id,
+        address=placement.gpu.address,
+        iommu_key=placement.iommu_group,
+        vgpu_type=placement.vgpu_type,
+        regime=placement.regime,
+        size_group=placement.size_group,
+        cell=None if whole else (placement.cell.lower, placement.cell.upper),
+        handle=placement.handle,
+        start=placement.period.lower,
+        end=placement.period.upper,
+    )
+
+
+def due(held: list[Tile], now: datetime) -> list[Reservation]:
+    """Reservations of these tiles whose time has come or whose machine may exist; oldest first.
+
+    Locked until the transaction ends: whoever extends a booking at the very tick waits, or is seen.
+    """
+    ids = {tile.reservation for tile in held}
+    wanted = Q(status__in=sorted(RUNNING)) | Q(status=Status.BOOKED, start__lte=now)
+    found = Reservation.objects.filter(wanted, pk__in=ids).select_related("machine", "owner", "flavor", "image")
+    return list(found.order_by("start", "pk").select_for_update(of=("self",)))
+
+
+def lease(reservation: Reservation, held: list[Tile]) -> Lease:
+    """Everything a decision or a machine needs to know of one reservation."""
+    machine, flavor, image = reservation.machine, reservation.flavor, reservation.image
+    shortened = reservation.confirmed_end is not None and reservation.end < reservation.confirmed_end
+    return Lease(
+        reservation=reservation.pk,
+        machine=machine.pk,
+        owner=reservation.owner_id,
+        status=Status(reservation.status),
+        start=reservation.start,
+        end=reservation.end,
+        force_at=reservation.force_at,
+        ordered_stop=reservation.ended_by_person or shortened,
+        was_up=reservation.confirmed_end is not None,
+        disposable=reservation.disposable,
+        hostname=machine.hostname,
+        vcpus=flavor.vcpus,
+        memory_mib=flavor.memory_mib,
+        disk_gib=max(flavor.disk_gib, image.min_disk_gib),
+        image=image.file,
+        grace=timedelta(seconds=image.stop_grace_seconds or settings.STOP_GRACE_SECONDS),
+        seed=_seed(reservation),
+        tiles=tuple(tile for tile in held if tile.reservation == reservation.pk),
+    )
+
+
+def _seed(reservation: Reservation) -> Seed:
+    owner = reservation.owner
+    zone = ZoneInfo(owner.time_zone or settings.TIME_ZONE)
+    start, end = reservation.start.astimezone(zone), reservation.end.astimezone(zone)
+    day = "" if start.date() == end.date() else f"{end:%Y-%m-%d} "
+    return Seed(
+        owner=owner.get_username(),
+        user=reservation.image.user,
+        password_hash=reservation.password_hash,
+        ssh_keys=tuple(line.strip() for line in owner.ssh_keys.splitlines() if line.strip()),
+        period=f"{start:%Y-%m-%d %H:%M}-{day}{end:%H:%M} {end:%Z}",
+    )
+
+
+def facts(host: Host) -> list[Fact]:
+    """What was observed on the host's GPUs beside the plan."""
+    return [
+        Fact(row.gpu_id, row.vgpu, row.kind, row.size_group, row.handle)
+        for row in Holding.objects.filter(gpu__host=host)
+    ]
+
+
+def disks_to_purge(host: Host, now: datetime) -> frozenset[UUID]:
+    """Machines whose disk on this host is to go: deleted ones, and those past their retention that are not booked."""
+    over = Q(deleted__isnull=False) | Q(retain_until__lte=now)
+    wanted = Reservation.objects.filter(status__in=sorted(HOLDING)).values("machine")
+    return frozenset(
+        VirtualMachine.objects.filter(over, host=host, disk_mib__isnull=False)
+        .exclude(pk__in=wanted)
+        .values_list("pk", flat=True)
+    )
+
+
+def skips(host: Host) -> int:
+    """How many passes in a row found the host busy."""
+    return HostState.objects.filter(host=host).values_list("skipped", flat=True).first() or 0

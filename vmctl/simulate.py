@@ -22,10 +22,11 @@ from uuid import UUID
 
 from vmctl.errors import bad_input
 from vmctl.host import Host
-from vmctl.layouts import LAYOUTS, build
+from vmctl.layouts import FREE_FUNCTIONS, LAYOUTS, OWN_TYPES, build
 from vmctl.model import MediatedDevice, PCIFunction, StandInVideo
 
 LAYOUT_FILE = ".layout"
+TYPES = "mdev_supported_types"
 Held = Mapping[str, tuple[Path, str]]
 """The vGPUs on a GPU: uuid -> the function it was made on, and its type."""
 
@@ -40,6 +41,7 @@ def prepare(root: Path, layout: str) -> None:
         root.parent.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=f".{root.name}-", dir=root.parent))
         build(draft, layout)
+        (draft / OWN_TYPES).mkdir(parents=True, exist_ok=True)
         (draft / LAYOUT_FILE).write_text(layout)
         draft.chmod(0o755)
         try:
@@ -71,7 +73,7 @@ class SimulatedHost(Host):
     def _store(self, path: Path, value: str) -> None:
         kernel = _Kernel(self.root.resolve())
         with kernel.alone():
-            kernel.write(path.resolve(), value.strip())
+            kernel.write(path, value.strip())
 
 
 @dataclass(frozen=True)
@@ -97,31 +99,31 @@ class _Kernel:
             yield
 
     def write(self, path: Path, value: str) -> None:
-        if path.name == "create":
-            self.create(path.parent, value)
+        if path.name == "create" and path.parents[1].name == TYPES:
+            self.create(path.parents[2].resolve(), path.parent.name, value)
         elif path.name == "remove" and (self.bus / path.parent.name).is_symlink():
-            self.remove(path.parent, value)
+            self.remove(path.parent.resolve(), value)
         else:
             _refuse(errno.EACCES if path.exists() else errno.ENOENT, path)
 
-    def create(self, kind: Path, value: str) -> None:
+    def create(self, parent: Path, kind: str, value: str) -> None:
         """Make an mdev of a type (1.1). Refusals: no uuid EINVAL, taken EEXIST, none left ENOSPC (9, row 11)."""
-        if not kind.is_dir():
-            _refuse(errno.ENOENT, kind)
+        where = parent / TYPES / kind
+        if not where.is_dir():
+            _refuse(errno.ENOENT, where)
         try:
             uuid = str(UUID(value))
         except ValueError:
-            _refuse(errno.EINVAL, kind)
+            _refuse(errno.EINVAL, where)
         if (self.bus / uuid).is_symlink():
-            _refuse(errno.EEXIST, kind)
-        parent = kind.parent.parent
+            _refuse(errno.EEXIST, where)
         card = _Card.of(parent)
-        if card.left(self._held(card), parent, kind.name) == 0:
-            _refuse(errno.ENOSPC, kind)
+        if card.left(self._held(card), parent, kind) == 0:
+            _refuse(errno.ENOSPC, where)
         with self._changing(card):
             device = parent / uuid
             device.mkdir()
-            (device / "mdev_type").symlink_to(f"../mdev_supported_types/{kind.name}")
+            (device / "mdev_type").symlink_to(f"../{TYPES}/{kind}")
             (device / "remove").touch(0o200)
             self._join_group(device)
             (self.bus / uuid).symlink_to(os.path.relpath(device, self.bus))  # from here on it exists
@@ -148,29 +150,60 @@ class _Kernel:
         """Make folders, links of types, counters and groups agree with the vGPUs that exist."""
         for card in cards:
             held = self._held(card)
+            if card.has_functions:
+                self._settle_types(self.root / FREE_FUNCTIONS / card.physical.name, card, held, None)
             for parent in card.parents:
-                mine = {uuid: kind for uuid, (where, kind) in held.items() if where == parent}
-                for kind in card.types:
-                    folder = f"{parent}/mdev_supported_types/{kind}"
-                    self._settle_links(f"{folder}/devices", {uuid for uuid, made in mine.items() if made == kind})
-                    self._settle_counter(f"{folder}/available_instances", f"{card.left(held, parent, kind)}\n")
+                if card.has_functions:
+                    self._settle_function(card, held, parent)
+                else:
+                    self._settle_types(parent / TYPES, card, held, parent)
+                mine = {uuid for uuid, (where, _) in held.items() if where == parent}
                 for stale in [name for name in os.listdir(parent) if _is_uuid(name) and name not in mine]:
                     shutil.rmtree(parent / stale)
         self._leave_groups()
         (self.root / UNSETTLED).unlink(missing_ok=True)
 
-    def _settle_links(self, folder: str, uuids: set[str]) -> None:
-        for name in set(os.listdir(folder)) ^ uuids:
-            if name in uuids:
-                os.symlink(f"../../../{name}", f"{folder}/{name}")
-            else:
-                os.unlink(f"{folder}/{name}")
+    def _settle_function(self, card: _Card, held: Held, parent: Path) -> None:
+        """A VF with a vGPU shows types of its own, a free one those of all free ones."""
+        free = self.root / FREE_FUNCTIONS / card.physical.name
+        own = self.root / OWN_TYPES / parent.name
+        occupied = any(where == parent for where, _ in held.values())
+        if occupied and not own.exists():
+            draft = own.with_suffix(".draft")
+            shutil.rmtree(draft, ignore_errors=True)
+            shutil.copytree(free, draft, copy_function=os.link)
+            draft.rename(own)
+        if occupied:
+            self._settle_types(own, card, held, parent)
+        self._point(parent / TYPES, own if occupied else free)
+        if not occupied and own.exists():
+            shutil.rmtree(own)
 
-    def _settle_counter(self, path: str, text: str) -> None:
-        with open(path) as counter:
-            if counter.read() == text:
-                return
+    def _point(self, link: Path, target: Path) -> None:
+        text = os.path.relpath(target, link.parent)
+        if os.readlink(link) != text:
+            draft = self.root / ".draft"
+            draft.unlink(missing_ok=True)
+            draft.symlink_to(text)
+            draft.rename(link)
+
+    def _settle_types(self, folder: Path, card: _Card, held: Held, parent: Path | None) -> None:
+        """Links and counters of the types that `parent` shows; None: a free VF."""
+        for kind in card.types:
+            devices = {uuid: where / uuid for uuid, (where, made) in held.items() if (where, made) == (parent, kind)}
+            links = folder / kind / "devices"
+            for name in set(os.listdir(links)) ^ set(devices):
+                if name in devices:
+                    (links / name).symlink_to(os.path.relpath(devices[name], links))
+                else:
+                    (links / name).unlink()
+            self._settle_counter(folder / kind / "available_instances", f"{card.left(held, parent, kind)}\n")
+
+    def _settle_counter(self, path: Path, text: str) -> None:
+        if path.read_text() == text:
+            return
         draft = self.root / ".draft"
+        draft.unlink(missing_ok=True)
         draft.write_text(text)
         draft.replace(path)  # a reader sees the old number or the new one
 
@@ -212,15 +245,19 @@ class _Card:
         """The GPU that a function (PF or VF) belongs to."""
         physical = (function / "physfn").resolve() if (function / "physfn").is_symlink() else function
         virtual = [(physical / name).resolve() for name in os.listdir(physical) if name.startswith("virtfn")]
-        kinds = function / "mdev_supported_types"
+        kinds = function / TYPES
         return cls(
             physical,
             frozenset(virtual or [physical]),
             {kind: _size(kinds / kind) for kind in os.listdir(kinds)},
         )
 
-    def left(self, held: Held, function: Path, kind: str) -> int:
-        """How many more vGPUs of a type this function takes now.
+    @property
+    def has_functions(self) -> bool:
+        return self.physical not in self.parents
+
+    def left(self, held: Held, function: Path | None, kind: str) -> int:
+        """How many more vGPUs of a type this function takes now; None: any free VF.
 
         All vGPUs of one GPU have one frame buffer size, of any series (3.1, equal-size); the first decides, the last
         one gone frees the choice. A VF holds one at most, whatever the GPU still has (1.2).

@@ -34,11 +34,10 @@ def devices(host: Host) -> list[Device]:
 
 def device(host: Host, uuid: str) -> Device | None:
     """One of them, None when there is none."""
-    try:
-        kind = (_bus(host) / uuid / "mdev_type").resolve(strict=True)
-    except OSError:
+    where, kind = _bus(host) / uuid, host.link(_bus(host) / uuid / "mdev_type")
+    if kind is None:
         return None  # not there, or just going
-    return Device(uuid, kind.parent.parent.name, kind.name)
+    return Device(uuid, where.resolve().parent.name, kind)
 
 
 def make(host: Host, wanted: WantedVGPU, parent: str) -> OfferedType:

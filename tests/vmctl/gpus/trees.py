@@ -1,4 +1,4 @@
-"""Plants files of a machine below a folder, from the form the captured hosts have: `/path = text`, `/path -> target`."""
+"""Plants files of a machine below a folder, in the form of the captured hosts: `/path = text`, `/path -> target`."""
 
 from __future__ import annotations
 

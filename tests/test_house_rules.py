@@ -22,7 +22,7 @@ CLOCKS = {"timezone.now", "datetime.now", "datetime.utcnow", "date.today", "time
 
 # Addresses that are no machine's: documentation, name spaces, and names that are reserved for examples.
 OWN_NAMES = re.compile(
-    r"(127\.0\.0\.1|localhost|\[::1\]|([a-z0-9-]+\.)*(example|invalid|test|localhost)|([a-z0-9-]+\.)*example\.(org|com|net))"
+    r"(127\.0\.0\.1|localhost|host|\[::1\]|([a-z0-9-]+\.)*(example|invalid|test|localhost)|([a-z0-9-]+\.)*example\.(org|com|net))"
 )
 DOCUMENTATION = {
     "docs.djangoproject.com",
@@ -137,8 +137,8 @@ def test_everything_is_caught_at_three_borders_only() -> None:
     """A task's end, a consumer's end, and the command line's main."""
 
     def broad(node: ast.AST) -> bool:
-        if not isinstance(node, ast.ExceptHandler):
-            return False
+        if not isinstance(node, ast.ExceptHandler) or ast.unparse(node.body[-1]) == "raise":
+            return False  # clearing up and passing it on is no catching
         caught = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
         return any(each is None or dotted(each) in ("Exception", "BaseException") for each in caught)
 

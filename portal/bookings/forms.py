@@ -34,6 +34,13 @@ def _moment(label: str, **more: Any) -> forms.DateTimeField:
     )
 
 
+class FlavorChoice(forms.ModelChoiceField):
+    """A size, with what comes with the share."""
+
+    def label_from_instance(self, obj: Any) -> str:
+        return f"{obj.name} ({obj.vcpus} vCPU, {obj.memory_mib / 1024:g} GiB memory, {obj.disk_gib} GiB disk)"
+
+
 class MachineChoice(forms.ModelChoiceField):
     """One of the machines that are kept."""
 
@@ -46,8 +53,11 @@ class BookForm(forms.Form):
 
     use_required_attribute = False  # the server's sentences are better than the browser's
 
-    flavor = forms.ModelChoiceField(
-        Flavor.objects.filter(enabled=True), to_field_name="slug", empty_label=None, **_choose("Size")
+    flavor = FlavorChoice(
+        Flavor.objects.filter(enabled=True).order_by("memory_mib", "name"),
+        to_field_name="slug",
+        empty_label=None,
+        **_choose("Size"),
     )
     machine = MachineChoice(
         VirtualMachine.objects.none(),

@@ -114,7 +114,7 @@ def _resource(card: Card) -> dict[str, object]:
     return {
         "id": str(card.id),
         "title": card.title,
-        "extendedProps": {"kind": "gpu", "note": card.address, "flavors": card.flavors},
+        "extendedProps": {"kind": "gpu", "note": card.address.removeprefix("0000:"), "flavors": card.flavors},
         "children": shares,
     }
 
@@ -153,8 +153,8 @@ def _band(card: Card, there: Sequence[Tile], start: datetime, end: datetime) -> 
         return Load(start, end, "the whole GPU is taken", full=True)
     room = len(kind.cells)
     taken = len({tile.cell for tile in there})
-    size = f" {kind.size_group}" if kind.regime == "equal" else ""
-    return Load(start, end, f"{taken} of {room}{size} shares taken", full=taken >= room)
+    size = f"{kind.size_group} shares: " if kind.regime == "equal" else ""
+    return Load(start, end, f"{size}{taken} of {room} taken", full=taken >= room)
 
 
 def events(cards: Sequence[Card], tiles: Sequence[Tile]) -> Iterator[dict[str, object]]:
@@ -162,7 +162,7 @@ def events(cards: Sequence[Card], tiles: Sequence[Tile]) -> Iterator[dict[str, o
     by_card = {card.id: card for card in cards}
     for tile in tiles:
         if tile.card in by_card:
-            yield _event(by_card[tile.card], tile)
+            yield from _parts(by_card[tile.card], tile)
     for card in cards:
         for number, load in enumerate(loads(card, [tile for tile in tiles if tile.card == card.id])):
             yield {
@@ -175,16 +175,25 @@ def events(cards: Sequence[Card], tiles: Sequence[Tile]) -> Iterator[dict[str, o
             }
 
 
-def _event(card: Card, tile: Tile) -> dict[str, object]:
-    return {
-        "id": str(tile.id),
-        "resourceIds": [row_id(card.id, number) for number in rows_of(card, tile)],
-        "start": tile.start.isoformat(timespec="seconds"),
-        "end": tile.end.isoformat(timespec="seconds"),
-        "title": tile.title,
-        "classNames": [f"whose-{tile.whose}", *([] if tile.held else ["is-ended"])],
-        "extendedProps": {
-            "url": tile.url,
-            "description": " · ".join(part for part in (tile.title, tile.note, tile.vgpu_type) if part),
-        },
-    }
+def _parts(card: Card, tile: Tile) -> Iterator[dict[str, object]]:
+    """One event per row that the tile covers; the first one carries the words."""
+    rows = rows_of(card, tile)
+    for number in rows:
+        yield {
+            "id": f"{tile.id}:{number}",
+            "resourceIds": [row_id(card.id, number)],
+            "start": tile.start.isoformat(timespec="seconds"),
+            "end": tile.end.isoformat(timespec="seconds"),
+            "title": tile.title if number == rows[0] else "",
+            "classNames": [f"whose-{tile.whose}", *_part(rows, number), *([] if tile.held else ["is-ended"])],
+            "extendedProps": {
+                "url": tile.url,
+                "description": " · ".join(part for part in (tile.title, tile.note, tile.vgpu_type) if part),
+            },
+        }
+
+
+def _part(rows: range, number: int) -> list[str]:
+    if len(rows) == 1:
+        return []
+    return ["part-first" if number == rows[0] else "part-last" if number == rows[-1] else "part-middle"]

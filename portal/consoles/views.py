@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib.auth.decorators import login_required
-from django.db.models import Prefetch
+from django.db.models import OuterRef, Prefetch, Subquery
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.cache import never_cache
@@ -48,8 +48,13 @@ def _kept(user: User) -> Iterable[VirtualMachine]:
         .order_by("start")
     )
     ahead = Prefetch("reservations", queryset=held, to_attr="held")
+    last = Reservation.objects.filter(machine=OuterRef("pk")).order_by("-start")
     related = VirtualMachine.objects.visible_to(user).kept().select_related("flavor", "owner", "project", "host")
-    return related.distinct().prefetch_related(ahead)
+    return (
+        related.distinct()
+        .prefetch_related(ahead)
+        .annotate(last_id=Subquery(last.values("pk")[:1]), last_status=Subquery(last.values("status")[:1]))
+    )
 
 
 def _row(machine: VirtualMachine, user: User, now: datetime) -> dict[str, Any]:
@@ -65,7 +70,7 @@ def _row(machine: VirtualMachine, user: User, now: datetime) -> dict[str, Any]:
         "order": _order(machine, reservation, user),
     }
     if reservation is None:
-        return row
+        return row | {"last_word": (getattr(machine, "last_status", None) or "").replace("_", " ")}
     return row | words.counted(reservation, now) | {"can": words.rights(reservation, user)}
 
 

@@ -41,8 +41,8 @@ def in_words(start: datetime, end: datetime) -> str:
     """The period as plain text; both abbreviations where the clocks change inside it."""
     first, last = timezone.localtime(start), timezone.localtime(end)
     zone = f" {first.tzname()}" if first.tzname() != last.tzname() else ""
-    until = _clock(last) if first.date() == last.date() else f"{_day(last)}, {_clock(last)}"
-    return f"{_day(first)}, {_clock(first)}{zone}–{until} {last.tzname()}"
+    until = f"–{_clock(last)}" if first.date() == last.date() else f" – {_day(last)}, {_clock(last)}"
+    return f"{_day(first)}, {_clock(first)}{zone}{until} {last.tzname()}"
 
 
 def _machine(start: datetime, end: datetime) -> str:

@@ -29,8 +29,8 @@ function element(tag, className, text) {
 function label({ resource }) {
   const { kind, note, simulated } = resource.extendedProps;
   const line = element("span", `row-${kind}`, resource.title);
-  if (note) line.title = note;
   const nodes = [line];
+  if (note) nodes.push(element("span", "row-note code", note));
   if (simulated) nodes.push(element("span", "tag tag-simulated", "simulated"));
   return { domNodes: nodes };
 }
@@ -56,25 +56,37 @@ async function offer({ startStr, endStr, resource }) {
   dialog.querySelector("select, input:not([type=hidden])")?.focus();
 }
 
+// The portal's step, or a coarser one where a pixel is worth more minutes.
+const step = (least) => {
+  const minutes = Math.max(Number(slot), least);
+  return `${String(Math.floor(minutes / 60)).padStart(2, "0")}:${String(minutes % 60).padStart(2, "0")}`;
+};
+
+const dayName = { weekday: "short", day: "numeric", month: "short" };
+const dates = { day: "numeric", month: "short", year: "numeric" };
 const hours = { hour: "2-digit", minute: "2-digit", hour12: false };
 const options = {
-  view: "resourceTimelineDay",
-  locale: document.documentElement.lang,
+  view: "days",
+  locale: "en-GB", // day before month, 24 hours: as the rest of the pages
   timeZone: offset, // for "now" and "today" only: the events below carry no offset and stay where they are
   date: now,
   firstDay: 1,
   height: "auto",
-  headerToolbar: { start: "today prev,next", center: "title", end: "resourceTimelineDay,resourceTimelineWeek" },
-  buttonText: { today: "Today", resourceTimelineDay: "Day", resourceTimelineWeek: "Week", expand: "Show the shares", collapse: "Hide the shares", prev: "Earlier", next: "Later" },
+  headerToolbar: { start: "today prev,next", center: "title", end: "days,resourceTimelineWeek" },
+  buttonText: { today: "Today", days: "Day", resourceTimelineWeek: "Week", expand: "Show the shares", collapse: "Hide the shares", prev: "Earlier", next: "Later" },
   slotDuration: "00:30",
   slotLabelInterval: "01:00",
-  snapDuration: `00:${slot.padStart(2, "0")}`,
+  snapDuration: step(0),
   slotLabelFormat: hours,
   eventTimeFormat: hours,
-  dayHeaderFormat: { weekday: "short", day: "numeric", month: "short" },
+  dayHeaderFormat: dayName,
   scrollTime: now.slice(11, 13) > "01" ? `${String(Number(now.slice(11, 13)) - 1).padStart(2, "0")}:00` : "00:00",
   slotWidth: 30,
-  views: { resourceTimelineWeek: { slotDuration: "02:00", slotLabelInterval: "06:00", slotWidth: 26 } },
+  views: {
+    // The day and the next one: in the evening a single day would show the past only
+    days: { type: "resourceTimelineDay", duration: { days: 2 }, dateIncrement: { days: 1 }, dayHeaderFormat: dayName, titleFormat: dates },
+    resourceTimelineWeek: { slotDuration: "04:00", slotLabelInterval: "12:00", slotWidth: 27, snapDuration: step(60), titleFormat: dates },
+  },
   nowIndicator: true,
   selectable: true,
   unselectAuto: true,

@@ -1,0 +1,97 @@
+"""A machine's folder: made whole or not at all, cleared to the disk alone, purged to nothing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.vmctl.build import name_uuid, wish
+from vmctl import storage
+from vmctl.errors import Code, VmctlError
+from vmctl.host import Host
+
+MACHINE = name_uuid("machine a")
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> Path:
+    folder = tmp_path / "images"
+    folder.mkdir()
+    subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", folder / "demo.qcow2", "64M"], check=True, timeout=30)
+    return folder
+
+
+def make(tmp_path: Path, images: Path) -> Path:
+    storage.make_disk(Host("here", state_dir=tmp_path), tmp_path / "machines", images, wish("a"))
+    return tmp_path / "machines" / MACHINE / "disk.qcow2"
+
+
+def test_a_disk_is_an_overlay_that_says_what_lies_under_it(tmp_path: Path, images: Path) -> None:
+    disk = make(tmp_path, images)
+    told = subprocess.run(["qemu-img", "info", "--output=json", disk], capture_output=True, check=True, timeout=30)
+    facts = json.loads(told.stdout)
+    assert (facts["virtual-size"], facts["backing-filename-format"]) == (2**30, "qcow2")
+    assert facts["full-backing-filename"] == str(images / "demo.qcow2")
+    assert (disk.stat().st_mode & 0o777, disk.parent.stat().st_mode & 0o777) == (0o600, 0o711)
+
+
+def test_a_disk_that_is_there_stays_as_it_is(tmp_path: Path, images: Path) -> None:
+    disk = make(tmp_path, images)
+    disk.write_bytes(b"my work")
+    make(tmp_path, images)
+    assert disk.read_bytes() == b"my work"
+
+
+@pytest.mark.field("C14")
+def test_a_half_made_disk_is_made_anew(tmp_path: Path, images: Path) -> None:
+    disk = make(tmp_path, images)
+    disk.rename(disk.with_name("disk.qcow2.new"))
+    assert make(tmp_path, images).exists()
+    assert not disk.with_name("disk.qcow2.new").exists()
+
+
+def test_a_missing_image_says_where_it_should_be(tmp_path: Path, images: Path) -> None:
+    (images / "demo.qcow2").unlink()
+    with pytest.raises(VmctlError) as caught:
+        make(tmp_path, images)
+    assert caught.value.code == Code.NO_IMAGE
+    assert str(images / "demo.qcow2") in caught.value.what
+    assert not (tmp_path / "machines").exists()
+
+
+def test_a_broken_image_is_a_sentence(tmp_path: Path, images: Path) -> None:
+    (images / "demo.qcow2").write_bytes(b"no image at all")
+    with pytest.raises(VmctlError, match="qemu-img made no disk"):
+        make(tmp_path, images)
+
+
+def test_clearing_leaves_the_disk_alone_and_purging_leaves_nothing(tmp_path: Path, images: Path) -> None:
+    disk = make(tmp_path, images)
+    for name in ("seed.iso", "serial.log", "seed.iso.new"):
+        (disk.parent / name).write_text("x")
+    (disk.parent / ".seed-x").mkdir()
+    storage.clear(tmp_path / "machines", MACHINE)
+    assert [path.name for path in disk.parent.iterdir()] == ["disk.qcow2"]
+    storage.purge(tmp_path / "machines", MACHINE)
+    assert not disk.parent.exists()
+
+
+@pytest.mark.field("C11")
+def test_purging_may_be_repeated_and_works_when_the_disk_was_removed_by_hand(tmp_path: Path, images: Path) -> None:
+    disk = make(tmp_path, images)
+    disk.unlink()
+    (found,) = storage.disks(tmp_path / "machines")
+    assert (found.machine, found.present) == (MACHINE, False)
+    for _ in range(2):
+        storage.purge(tmp_path / "machines", MACHINE)
+    assert storage.disks(tmp_path / "machines") == ()
+
+
+def test_only_folders_of_machines_are_looked_at(tmp_path: Path, images: Path) -> None:
+    make(tmp_path, images)
+    (tmp_path / "machines" / "lost+found").mkdir()
+    (tmp_path / "machines" / "notes.txt").write_text("x")
+    assert [disk.machine for disk in storage.disks(tmp_path / "machines")] == [MACHINE]

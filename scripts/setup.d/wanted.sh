@@ -12,7 +12,6 @@ want() {
 program() { PATH=$PATH:/usr/sbin:/sbin command -v "$1"; }
 installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
 any_file() { compgen -G "$1"; }
-available() { apt-cache show "$1" 2>/dev/null | grep -q '^Package:'; }
 
 # at_least WANTED TEXT: whether the first version number in the text is at least the wanted one.
 at_least() {

@@ -168,16 +168,17 @@ class _Kernel:
         free = self.root / FREE_FUNCTIONS / card.physical.name
         own = self.root / OWN_TYPES / parent.name
         occupied = any(where == parent for where, _ in held.values())
+        draft = own.with_name(f"{own.name}.draft")  # half made or half removed when a process died
+        shutil.rmtree(draft, ignore_errors=True)
         if occupied and not own.exists():
-            draft = own.with_suffix(".draft")
-            shutil.rmtree(draft, ignore_errors=True)
             shutil.copytree(free, draft, copy_function=os.link)
             draft.rename(own)
         if occupied:
             self._settle_types(own, card, held, parent)
         self._point(parent / TYPES, own if occupied else free)
         if not occupied and own.exists():
-            shutil.rmtree(own)
+            own.rename(draft)
+            shutil.rmtree(draft)
 
     def _point(self, link: Path, target: Path) -> None:
         text = os.path.relpath(target, link.parent)
@@ -227,8 +228,9 @@ class _Kernel:
     def _leave_groups(self) -> None:
         groups = self.root / "sys/kernel/iommu_groups"
         for name in os.listdir(groups):
-            members = os.listdir(groups / name / "devices")
-            if not members or (_is_uuid(members[0]) and not (self.bus / members[0]).is_symlink()):
+            devices = groups / name / "devices"
+            members = os.listdir(devices) if devices.exists() else []
+            if all(_is_uuid(member) and not (self.bus / member).is_symlink() for member in members):
                 shutil.rmtree(groups / name)
 
 

@@ -12,23 +12,25 @@ from vmctl.gpus import mdev
 from vmctl.gpus.cards import Card
 from vmctl.gpus.equal import ruled
 from vmctl.gpus.shares import Shares, provided
-from vmctl.gpus.types import OfferedType, offered
+from vmctl.gpus.types import OfferedType, offered, room
 from vmctl.host import Host
 from vmctl.model import MediatedDevice, ProvidedVGPU, Unknown, WantedVGPU
 
 
 def look(host: Host, card: Card, held: Sequence[ProvidedVGPU]) -> Shares:
     """What the card can be cut into now: the types of its functions, each as often as functions still take it."""
-    kinds: dict[str, OfferedType] = {}
-    room: Counter[str] = Counter()
+    kinds: list[OfferedType] = []
+    free: Counter[str] = Counter()
     unknown: list[Unknown] = []
     for function in card.virtual:
-        found, gaps = offered(host, function.address)
+        if kinds:
+            counts, gaps = room(host, function.address)
+        else:
+            kinds, gaps = offered(host, function.address)
+            counts = {kind.driver_id: kind.available or 0 for kind in kinds}
+        free += Counter(counts)
         unknown += gaps
-        for kind in found:
-            kinds.setdefault(kind.driver_id, kind)
-            room[kind.driver_id] += kind.available or 0
-    types = tuple(ruled(kind, held, room[driver_id]) for driver_id, kind in sorted(kinds.items()))
+    types = tuple(ruled(kind, held, free[kind.driver_id]) for kind in kinds)
     return Shares(types, len(card.virtual), tuple(unknown))
 
 

@@ -35,19 +35,34 @@ class OfferedType:
 
 def offered(host: Host, address: str) -> tuple[list[OfferedType], list[Unknown]]:
     """The types on a function, and what could not be read about them: a type is never dropped in silence."""
-    folder = host.pci(address) / MDEV_TYPES
-    names = host.names(folder)
+    names, unknown = _names(host, address)
+    types = [read_type(host, host.pci(address) / MDEV_TYPES / name) for name in names]
+    for kind in types:
+        unknown += _gaps(host, address, kind)
+    return types, unknown
+
+
+def room(host: Host, address: str) -> tuple[dict[str, int], list[Unknown]]:
+    """Only the counters, by type id: for the second and later functions of a card, which have the same types."""
+    names, unknown = _names(host, address)
+    free = {}
+    for name in names:
+        folder = host.pci(address) / MDEV_TYPES / name
+        count = _counter(host, folder)
+        free[name] = count or 0
+        if count is None:
+            unknown.append(_unread(host, address, name, folder))
+    return free, unknown
+
+
+def _names(host: Host, address: str) -> tuple[list[str], list[Unknown]]:
+    names = host.names(host.pci(address) / MDEV_TYPES)
     if any(name.startswith("pci-") for name in names):
         # The driver has not finished: its types still bear the bus's name (dossier 1.2).
         return [], [Unknown(f"types of {address}", "The driver is not ready: its types are still called pci-...")]
-    types, unknown = [], []
-    for name in names:
-        kind = read_type(host, folder / name)
-        types.append(kind)
-        unknown += _gaps(host, address, kind)
     if not names:
-        unknown.append(Unknown(f"types of {address}", "The driver lists no vGPU types on it."))
-    return types, unknown
+        return [], [Unknown(f"types of {address}", "The driver lists no vGPU types on it.")]
+    return names, []
 
 
 def plain(name: str) -> str:
@@ -69,14 +84,24 @@ def read_type(host: Host, folder: Path) -> OfferedType:
         series=parts["series"] if parts is not None else "",
         memory_mib=memory,
         most=_number(r"max_instance=(\d+)", description),
-        available=_number(r"\s*(\d+)\s*", host.read_or_none(folder / "available_instances") or "", whole=True),
+        available=_counter(host, folder),
         folder=folder,
     )
 
 
-def _number(pattern: str, text: str, *, whole: bool = False) -> int | None:
-    found = re.fullmatch(pattern, text) if whole else re.search(pattern, text)
+def _number(pattern: str, text: str) -> int | None:
+    found = re.search(pattern, text)
     return int(found[1]) if found else None
+
+
+def _counter(host: Host, folder: Path) -> int | None:
+    return _number(r"^\s*(\d+)\s*$", host.read_or_none(folder / "available_instances") or "")
+
+
+def _unread(host: Host, address: str, name: str, folder: Path) -> Unknown:
+    said = host.read_or_none(folder / "available_instances")
+    text = "cannot be read" if said is None else f"says {said!r}"
+    return Unknown(f"free instances of {name} on {address}", f"available_instances {text}.")
 
 
 def _gaps(host: Host, address: str, kind: OfferedType) -> list[Unknown]:
@@ -88,7 +113,5 @@ def _gaps(host: Host, address: str, kind: OfferedType) -> list[Unknown]:
     if kind.most is None:
         gaps.append(Unknown(f"most of {kind.name} on {address}", "The driver's description does not say how many fit."))
     if kind.available is None:
-        said = host.read_or_none(kind.folder / "available_instances")
-        text = "cannot be read" if said is None else f"says {said!r}"
-        gaps.append(Unknown(f"free instances of {kind.name} on {address}", f"available_instances {text}."))
+        gaps.append(_unread(host, address, kind.name, kind.folder))
     return gaps

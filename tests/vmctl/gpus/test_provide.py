@@ -1,0 +1,292 @@
+"""Making shares and taking them away: idempotent, read back, nothing half made, nobody else's touched."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import uuid
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from tests.vmctl.gpus.trees import function, kind, nvidia, plant
+from vmctl import gpus
+from vmctl.errors import Code, VmctlError
+from vmctl.host import Host
+from vmctl.model import MediatedDevice, ProvidedVGPU, Regime, StandInVideo, WantedVGPU
+from vmctl.simulate import SimulatedHost
+
+T4 = "0000:3b:00.0"
+A40 = "0000:41:00.0"
+
+
+def wanted(gpu: str, name: str, handle: int | None = 0) -> WantedVGPU:
+    return WantedVGPU(str(uuid.uuid4()), gpu, name, Regime.EQUAL, (0, 1), handle)
+
+
+def free(host: Host, gpu: str, name: str) -> int:
+    card = next(each for each in gpus.inventory(host) if each.address == gpu)
+    return len(next(each for each in card.types if each.name == name).free_cells)
+
+
+@dataclass(frozen=True)
+class RefusingHost(SimulatedHost):
+    """A driver that refuses although its counter says there is room, with an error number of its choice."""
+
+    number: int = errno.ENOSPC
+
+    def _store(self, path: Path, value: str) -> None:
+        if path.name == "create":
+            raise OSError(self.number, os.strerror(self.number), str(path))
+        super()._store(path, value)
+
+
+@dataclass(frozen=True)
+class StickyHost(SimulatedHost):
+    """A driver that does not let go."""
+
+    def _store(self, path: Path, value: str) -> None:
+        if path.name == "remove":
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), str(path))
+        super()._store(path, value)
+
+
+@dataclass(frozen=True)
+class LyingHost(SimulatedHost):
+    """A driver that takes every write and does nothing."""
+
+    def _store(self, path: Path, value: str) -> None:
+        return None
+
+
+def other(cls: type[SimulatedHost], host: SimulatedHost, **more: int) -> SimulatedHost:
+    return cls(host.name, root=host.root, state_dir=host.state_dir, **more)  # type: ignore[arg-type]
+
+
+def test_a_share_is_made_once_however_often_it_is_asked_for(t4: SimulatedHost) -> None:
+    wish = wanted(T4, "T4-4Q")
+    first = gpus.provide(t4, wish)
+    assert gpus.provide(t4, wish) == first == gpus.provided(t4)[0]
+    assert (first.uuid, first.gpu, first.type, first.size_group) == (wish.uuid, T4, "T4-4Q", "4G")
+    assert len(gpus.provided(t4)) == 1
+    assert (free(t4, T4, "T4-4Q"), free(t4, T4, "T4-4C"), free(t4, T4, "T4-8Q")) == (3, 3, 0)
+
+
+def test_a_release_twice_is_as_good_as_once(t4: SimulatedHost) -> None:
+    made = gpus.provide(t4, wanted(T4, "T4-4Q"))
+    gpus.release(t4, made)
+    gpus.release(t4, made)
+    assert gpus.provided(t4) == []
+    assert free(t4, T4, "T4-16Q") == 1
+
+
+def test_the_handle_chooses_the_virtual_function(a40: SimulatedHost) -> None:
+    made = gpus.provide(a40, wanted(A40, "A40-8Q", 10))
+    assert (made.parent, made.handle, made.gpu) == ("0000:41:01.6", 10, A40)
+    with pytest.raises(VmctlError, match="no virtual function 32") as refusal:
+        gpus.provide(a40, wanted(A40, "A40-8Q", 32))
+    assert not refusal.value.retry
+
+
+def test_another_series_of_the_same_size_is_welcome_beside_it(t4: SimulatedHost) -> None:
+    for name in ("T4-4Q", "T4-4C", "T4-4A"):
+        gpus.provide(t4, wanted(T4, name))
+    assert sorted(share.type for share in gpus.provided(t4)) == ["T4-4A", "T4-4C", "T4-4Q"]
+
+
+@pytest.mark.field("A09")
+def test_another_size_is_refused_until_the_gpu_is_empty_again(t4: SimulatedHost) -> None:
+    small = gpus.provide(t4, wanted(T4, "T4-1Q"))
+    with pytest.raises(VmctlError, match="no room for T4-8Q") as refusal:
+        gpus.provide(t4, wanted(T4, "T4-8Q"))
+    assert (refusal.value.code, refusal.value.retry) == (Code.NO_CAPACITY, True)
+    gpus.release(t4, small)
+    assert gpus.provide(t4, wanted(T4, "T4-8Q")).type == "T4-8Q"
+
+
+def test_a_function_takes_one_share(a40: SimulatedHost) -> None:
+    gpus.provide(a40, wanted(A40, "A40-8Q", 0))
+    with pytest.raises(VmctlError, match="no room"):
+        gpus.provide(a40, wanted(A40, "A40-8Q", 0))
+    gpus.provide(a40, wanted(A40, "A40-8Q", 1))
+    assert free(a40, A40, "A40-8Q") == 4
+
+
+@pytest.mark.field("A07")
+def test_a_type_that_vanished_is_refused_and_never_another_size(t4: SimulatedHost) -> None:
+    with pytest.raises(VmctlError, match=r"does not offer T4-3Q on 0000:3b:00\.0; it offers T4-1B") as refusal:
+        gpus.provide(t4, wanted(T4, "T4-3Q"))
+    assert not refusal.value.retry
+    assert gpus.provided(t4) == []
+
+
+@pytest.mark.field("A08")
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [
+        (errno.ENOSPC, Code.NO_CAPACITY),
+        (errno.EUSERS, Code.NO_CAPACITY),
+        (errno.EINVAL, Code.FAILED),
+        (errno.EIO, Code.FAILED),
+    ],
+)
+def test_a_refusal_against_the_counter_leaves_nothing_half_made(t4: SimulatedHost, number: int, code: Code) -> None:
+    host = other(RefusingHost, t4, number=number)
+    with pytest.raises(VmctlError) as refusal:
+        gpus.provide(host, wanted(T4, "T4-4Q"))
+    assert (refusal.value.code, refusal.value.retry) == (code, True)
+    assert os.strerror(number) in refusal.value.what
+    assert gpus.provided(host) == []
+    assert gpus.provide(t4, wanted(T4, "T4-4Q"))
+
+
+@pytest.mark.field("A20")
+def test_a_write_that_made_nothing_is_a_failure(t4: SimulatedHost) -> None:
+    with pytest.raises(VmctlError, match="made nothing"):
+        gpus.provide(other(LyingHost, t4), wanted(T4, "T4-4Q"))
+
+
+@pytest.mark.field("A21")
+@pytest.mark.parametrize(("gpu", "name"), [(T4, "T4-8Q"), ("0000:af:00.0", "T4-4Q")])
+def test_a_left_over_of_the_same_uuid_is_replaced_and_not_used(t4: SimulatedHost, gpu: str, name: str) -> None:
+    wish = wanted(T4, "T4-4Q")
+    gpus.provide(t4, replace(wish, gpu=gpu, type=name))
+    made = gpus.provide(t4, wish)
+    assert [(share.gpu, share.type) for share in gpus.provided(t4)] == [(T4, "T4-4Q")]
+    assert made == gpus.provided(t4)[0]
+
+
+@pytest.mark.field("A21")
+def test_a_left_over_in_use_is_neither_used_nor_removed(t4: SimulatedHost) -> None:
+    wish = wanted(T4, "T4-4Q")
+    gpus.provide(t4, replace(wish, type="T4-8Q"))
+    open_group(t4, wish.uuid)
+    with pytest.raises(VmctlError, match="in use by process 4711"):
+        gpus.provide(t4, wish)
+    assert [share.type for share in gpus.provided(t4)] == ["T4-8Q"]
+
+
+def open_group(host: Host, share: str) -> None:
+    """A QEMU with process id 4711 that has the share's VFIO group open."""
+    group = host.link(host.path(f"/sys/bus/mdev/devices/{share}/iommu_group"))
+    handle = host.path("/proc/4711/fd/23")
+    handle.parent.mkdir(parents=True)
+    handle.symlink_to(f"/dev/vfio/{group}")
+
+
+def test_a_share_in_use_is_not_released_because_the_kernel_would_sleep(t4: SimulatedHost) -> None:
+    made = gpus.provide(t4, wanted(T4, "T4-4Q"))
+    open_group(t4, made.uuid)
+    with pytest.raises(VmctlError, match="in use by process 4711") as refusal:
+        gpus.release(t4, made)
+    assert refusal.value.retry
+    assert gpus.provided(t4) == [made]
+
+
+@pytest.mark.field("A13")
+def test_a_failed_release_keeps_the_handle_and_a_later_one_frees_it(t4: SimulatedHost) -> None:
+    made = gpus.provide(t4, wanted(T4, "T4-4Q"))
+    for host in (other(StickyHost, t4), other(LyingHost, t4)):
+        with pytest.raises(VmctlError) as refusal:
+            gpus.release(host, made)
+        assert refusal.value.retry
+        assert gpus.provided(host) == [made]
+    gpus.release(t4, made)
+    assert free(t4, T4, "T4-4Q") == 4
+
+
+@pytest.mark.field("A14")
+def test_a_late_release_leaves_the_next_owner_of_the_function_alone(a40: SimulatedHost) -> None:
+    first = gpus.provide(a40, wanted(A40, "A40-8Q", 0))
+    gpus.release(a40, first)
+    second = gpus.provide(a40, wanted(A40, "A40-8Q", 0))
+    gpus.release(a40, first)
+    assert gpus.provided(a40) == [second]
+
+
+@pytest.mark.field("A14")
+def test_a_release_of_something_else_under_the_same_uuid_is_refused(t4: SimulatedHost) -> None:
+    made = gpus.provide(t4, wanted(T4, "T4-4Q"))
+    with pytest.raises(VmctlError) as refusal:
+        gpus.release(t4, replace(made, type="T4-8Q"))
+    assert (refusal.value.code, refusal.value.retry) == (Code.NOT_OURS, False)
+    assert gpus.provided(t4) == [made]
+
+
+@pytest.mark.field("A12")
+def test_fifty_rounds_leave_nothing(t4: SimulatedHost) -> None:
+    before = sorted(path.relative_to(t4.root) for path in t4.root.rglob("*"))
+    driver = t4.link(t4.pci(T4) / "driver")
+    for _ in range(50):
+        gpus.release(t4, gpus.provide(t4, wanted(T4, "T4-16Q")))
+    left = {path.relative_to(t4.root) for path in t4.root.rglob("*")} - set(before)
+    assert {str(path) for path in left} <= {".lock"}
+    assert t4.link(t4.pci(T4) / "driver") == driver
+
+
+@pytest.mark.field("A05")
+@pytest.mark.field("A10")
+def test_a_card_that_is_not_ready_yet_says_so_and_is_worth_another_try(bare: Host) -> None:
+    plant(bare.root, function(A40, device="0x2235"))
+    plant(bare.root, f"/sys/bus/pci/devices/{A40}/sriov_totalvfs = 32\n/sys/bus/pci/devices/{A40}/sriov_numvfs = 0")
+    with pytest.raises(VmctlError, match="virtual functions are off") as refusal:
+        gpus.provide(bare, wanted(A40, "A40-8Q"))
+    assert refusal.value.retry
+    plant(bare.root, function(T4) + kind(T4, "pci-232", available="0"))
+    with pytest.raises(VmctlError, match="not ready") as refusal:
+        gpus.provide(bare, wanted(T4, "T4-4Q"))
+    assert refusal.value.retry
+
+
+def test_a_gpu_that_is_not_there_is_a_sentence(t4: SimulatedHost) -> None:
+    with pytest.raises(VmctlError, match=r"no GPU 0000:99:00\.0 on t4"):
+        gpus.provide(t4, wanted("0000:99:00.0", "T4-4Q"))
+
+
+def test_machines_get_the_device_or_what_stands_in_for_it(t4: SimulatedHost, bare: Host) -> None:
+    made = gpus.provide(t4, wanted(T4, "T4-4Q"))
+    device = gpus.device(made)
+    assert device == bare.attachment(device) == MediatedDevice(made.uuid)
+    assert isinstance(t4.attachment(device), StandInVideo)
+
+
+@pytest.mark.field("B10")
+def test_a_kernel_write_that_never_returns_is_given_up(bare: Host) -> None:
+    """A FIFO without a reader holds its writer as the kernel holds one who removes a device in use."""
+    share = str(uuid.uuid4())
+    device = f"/sys/bus/pci/devices/{T4}/{share}"
+    plant(bare.root, function(T4) + kind(T4, "nvidia-232", name="GRID T4-4Q", description=nvidia(4, 4)))
+    plant(bare.root, f"{device}/mdev_type -> /sys/bus/pci/devices/{T4}/mdev_supported_types/nvidia-232")
+    plant(bare.root, f"/sys/bus/mdev/devices/{share} -> {device}")
+    os.mkfifo(bare.path(f"{device}/remove"))
+    (made,) = gpus.provided(bare)
+    with pytest.raises(VmctlError, match=r"does not come back from a write to /sys/.*/remove") as refusal:
+        gpus.release(replace(bare, write_limit=0.3), made)
+    assert refusal.value.retry
+
+
+def test_a_real_write_tells_the_kernels_own_number(bare: Host) -> None:
+    (bare.root / "value").write_text("old")
+    assert bare.write(bare.root / "value", "new", reading=bare.root / "value") == "new"
+    with pytest.raises(FileNotFoundError):
+        bare.write(bare.root / "missing", "1", reading=bare.root / "missing")
+
+
+def test_every_kernel_write_is_in_the_journal_with_what_was_read_back(t4: SimulatedHost) -> None:
+    made = gpus.provide(t4, wanted(T4, "T4-4Q"))
+    with pytest.raises(VmctlError):
+        gpus.provide(t4, wanted(T4, "T4-8Q"))
+    gpus.release(t4, made)
+    entries = [json.loads(line) for line in (t4.state_dir / "journal.jsonl").read_text().splitlines()]
+    assert [entry.get("outcome") for entry in entries if "wrote" in entry] == ["ok", "ENOSPC", "ok"]
+    assert [entry["found"] for entry in entries if "wrote" in entry] == ["nvidia-232", None, None]
+    assert [entry["value"] for entry in entries if "write" in entry][0::2] == [made.uuid, "1"]
+    assert entries[0]["write"] == f"/sys/bus/pci/devices/{T4}/mdev_supported_types/nvidia-232/create"
+
+
+def test_provided_and_inventory_say_the_same(a40: SimulatedHost) -> None:
+    made: list[ProvidedVGPU] = [gpus.provide(a40, wanted(A40, "A40-8Q", n)) for n in (3, 1)]
+    assert {share.uuid for share in gpus.inventory(a40)[0].holders} == {share.uuid for share in made}
+    assert set(gpus.provided(a40)) == set(made)

@@ -1,0 +1,202 @@
+"""Whatever is asked for in whatever order, and wherever it is cut off: one size per GPU, and nothing lost or left."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from vmctl import gpus
+from vmctl.errors import Code, VmctlError
+from vmctl.layouts import A40, LAYOUTS, T4, Board
+from vmctl.model import ProvidedVGPU, Regime, WantedVGPU
+from vmctl.simulate import SimulatedHost, prepare
+
+UUIDS = [str(uuid.UUID(int=number + (4 << 76) + (8 << 60))) for number in range(12)]
+
+
+class Sequence(RuleBasedStateMachine):
+    """Provide and release against a model that knows only the equal-size rule."""
+
+    layout = "t4"
+    board: Board = T4
+    handles = 1
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp())
+        prepare(self.folder / "root", self.layout)
+        self.host = SimulatedHost(self.layout, root=self.folder / "root", state_dir=self.folder / "state")
+        self.cards = [card.address for card in LAYOUTS[self.layout]]
+        self.sizes = {kind.name.split(" ")[1]: kind.size for kind in self.board.types()}
+        self.model: dict[str, ProvidedVGPU] = {}
+
+    def teardown(self) -> None:
+        shutil.rmtree(self.folder)
+
+    def on(self, gpu: str) -> list[ProvidedVGPU]:
+        return [share for share in self.model.values() if share.gpu == gpu]
+
+    def fits(self, wish: WantedVGPU) -> bool:
+        """The rule, said anew: one size, no more than fit, one share per virtual function."""
+        held = [share for share in self.on(wish.gpu) if share.uuid != wish.uuid]
+        size = self.sizes[wish.type]
+        if any(self.sizes[share.type] != size for share in held) or len(held) >= self.board.most[size]:
+            return False
+        return not self.board.vfs or all(share.handle != wish.handle for share in held)
+
+    @rule(share=st.sampled_from(UUIDS), card=st.integers(0, 1), kind=st.integers(0, 40), handle=st.integers(0, 5))
+    def provide(self, share: str, card: int, kind: int, handle: int) -> None:
+        name = sorted(self.sizes)[kind % len(self.sizes)]
+        wish = WantedVGPU(share, self.cards[card], name, Regime.EQUAL, (handle, handle + 1), handle)
+        before = self.model.get(share)
+        if self.fits(wish):
+            made = gpus.provide(self.host, wish)
+            assert (made.uuid, made.gpu, made.type) == (share, wish.gpu, name)
+            self.model[share] = made
+            return
+        with pytest.raises(VmctlError) as refusal:
+            gpus.provide(self.host, wish)
+        assert refusal.value.code is Code.NO_CAPACITY
+        if before is not None:  # a left-over of another kind had to go before the driver could be asked
+            self.model.pop(share)
+
+    @rule(share=st.sampled_from(UUIDS))
+    def release(self, share: str) -> None:
+        made = self.model.pop(share, None)
+        if made is not None:
+            gpus.release(self.host, made)
+
+    @initialize()
+    def starts_empty(self) -> None:
+        assert gpus.provided(self.host) == []
+
+    @invariant()
+    def what_exists_is_what_was_made(self) -> None:
+        assert {share.uuid: share for share in gpus.provided(self.host)} == self.model
+
+    @invariant()
+    def every_gpu_has_one_size_and_says_what_is_left(self) -> None:
+        for gpu in gpus.inventory(self.host):
+            held = self.on(gpu.address)
+            assert len({share.size_group for share in held}) <= 1
+            for kind in gpu.types:
+                same = not held or held[0].size_group == kind.size_group
+                assert len(kind.free_cells) == (kind.max - len(held) if same else 0)
+
+
+class SequenceOnFunctions(Sequence):
+    layout = "a40"
+    board = A40
+
+
+TestOnTheCard = Sequence.TestCase
+TestOnTheCard.settings = settings(
+    max_examples=10, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
+)
+TestOnFunctions = SequenceOnFunctions.TestCase
+TestOnFunctions.settings = settings(
+    max_examples=5, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck)
+)
+
+WORKER = """
+import sys
+from pathlib import Path
+from vmctl import gpus
+from vmctl.model import Regime, WantedVGPU
+from vmctl.simulate import SimulatedHost
+folder, gpu, name, handle, *uuids = sys.argv[1:]
+host = SimulatedHost("killed", root=Path(folder) / "root", state_dir=Path(folder) / "state")
+print("ready", flush=True)
+while True:
+    for number, share in enumerate(uuids):
+        gpus.provide(host, WantedVGPU(share, gpu, name, Regime.EQUAL, (number, number + 1), int(handle) + number))
+    for share in gpus.provided(host):
+        gpus.release(host, share)
+"""
+
+
+@pytest.mark.parametrize(
+    ("layout", "gpu", "name", "rounds"), [("t4", "0000:3b:00.0", "T4-4Q", 12), ("a40", "0000:41:00.0", "A40-12Q", 5)]
+)
+def test_killed_anywhere_the_next_call_finds_a_whole_tree(
+    tmp_path: Path, layout: str, gpu: str, name: str, rounds: int
+) -> None:
+    prepare(tmp_path / "root", layout)
+    chance = random.Random(20261130)
+    uuids = UUIDS[:3]
+    for _ in range(rounds):
+        child = subprocess.Popen(
+            [sys.executable, "-c", WORKER, str(tmp_path), gpu, name, "0", *uuids],
+            stdout=subprocess.PIPE,
+            cwd=Path(__file__).parents[3],
+        )
+        assert child.stdout is not None
+        child.stdout.readline()
+        time.sleep(chance.uniform(0, 0.15))
+        os.kill(child.pid, signal.SIGKILL)
+        child.wait()
+        child.stdout.close()
+        mend_and_look(tmp_path, gpu, name, uuids)
+
+
+def mend_and_look(folder: Path, gpu: str, name: str, uuids: list[str]) -> None:
+    """After a kill: what exists agrees with every counter; repeating the orders ends where it should."""
+    host = SimulatedHost("killed", root=folder / "root", state_dir=folder / "state")
+    looks_whole(host)
+    made = [
+        gpus.provide(host, WantedVGPU(each, gpu, name, Regime.EQUAL, (n, n + 1), n)) for n, each in enumerate(uuids)
+    ]
+    looks_whole(host)
+    for share in made:
+        gpus.release(host, share)
+    assert gpus.provided(host) == []
+    looks_whole(host)
+    left = [path for path in host.root.rglob("*") if path.name in uuids]
+    assert left == []
+
+
+def looks_whole(host: SimulatedHost) -> None:
+    for card in gpus.inventory(host):
+        held = len(card.holders)
+        for kind in card.types:
+            same = not held or card.holders[0].size_group == kind.size_group
+            assert len(kind.free_cells) == (kind.max - held if same else 0)
+    assert host.names(host.path("/sys/bus/mdev/devices")) == sorted(share.uuid for share in gpus.provided(host))
+
+
+def test_two_at_once_never_make_two_sizes(t4: SimulatedHost, tmp_path: Path) -> None:
+    """Even without vmctl's own lock: the kernel answers one write at a time."""
+    shutil.move(t4.root, tmp_path / "root")
+    children = [
+        subprocess.Popen(
+            [sys.executable, "-c", WORKER, str(tmp_path), "0000:3b:00.0", name, "0", str(uuid.uuid4())],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=Path(__file__).parents[3],
+        )
+        for name in ("T4-4Q", "T4-8Q")
+    ]
+    host = SimulatedHost("both", root=tmp_path / "root", state_dir=tmp_path / "state")
+    seen = set()
+    deadline = time.monotonic() + 2
+    while time.monotonic() < deadline:
+        groups = frozenset(share.size_group for share in gpus.provided(host))
+        assert len(groups) <= 1
+        seen |= groups
+    for child in children:
+        child.kill()
+        child.wait()
+    assert seen

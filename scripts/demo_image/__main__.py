@@ -42,10 +42,8 @@ def main() -> int:
         print(f"demo image: {error}", file=sys.stderr)
         return 1
     except OSError as error:
-        print(
-            f"demo image: {error.strerror} ({error.filename}): free some space or choose another folder.",
-            file=sys.stderr,
-        )
+        remedy = "make room there or choose another folder."
+        print(f"demo image: {error.strerror} ({error.filename or output}): {remedy}", file=sys.stderr)
         return 1
     return 0
 

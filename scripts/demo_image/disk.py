@@ -23,13 +23,12 @@ REMEDY = "remove the cache folder and run this again; if it stays, install the p
 
 def write_disk(boot_file: Path, initramfs: bytes, command_line: str, folder: Path, output: Path) -> None:
     """The qcow2 file `output`, made of parts in `folder`."""
-    raw, home = folder / "disk.raw", folder / "home.ext4"
+    raw = folder / "disk.raw"
     with raw.open("wb") as file:
         file.truncate(DISK_SIZE)
         file.write(_boot_record())
     _fill_boot_partition(raw, boot_file, initramfs, command_line, folder)
-    _make_home(home)
-    _copy_sparse(home, raw, HOME_START)
+    _make_home(raw)
     find_program("qemu-img", "qemu-utils")
     call(["qemu-img", "convert", "-f", "raw", "-O", "qcow2", raw, output], remedy=REMEDY)
 
@@ -77,23 +76,12 @@ def _fill_boot_partition(raw: Path, boot_file: Path, initramfs: bytes, command_l
         call(["mcopy", "-i", drive, source, f"::{name}"], remedy=REMEDY, env=env)
 
 
-def _make_home(file: Path) -> None:
-    """An empty ext4 file system; the options keep out everything random, and what has no place in so small a one."""
+def _make_home(raw: Path) -> None:
+    """An empty ext4 file system; the options keep out everything random, and space for a root that nobody is."""
     program = find_program("mke2fs", "e2fsprogs")
-    options = f"hash_seed={HOME_UUID},root_owner=0:0,lazy_itable_init=1,nodiscard"
+    options = f"hash_seed={HOME_UUID},root_owner=0:0,lazy_itable_init=1,nodiscard,offset={HOME_START}"
     call(
         [program, "-q", "-F", "-t", "ext4", "-L", "home", "-U", HOME_UUID, "-E", options, "-m", "0", "-J", "size=4",
-         file, f"{HOME_SIZE // 1024}k"],
+         raw, f"{HOME_SIZE // 1024}k"],
         remedy=REMEDY, env=os.environ | {"E2FSPROGS_FAKE_TIME": FIXED_TIME, "SOURCE_DATE_EPOCH": FIXED_TIME},
     )  # fmt: skip
-
-
-def _copy_sparse(source: Path, target: Path, start: int) -> None:
-    """Writes the source into the target at a byte offset, leaving its holes as holes."""
-    with source.open("rb") as read, target.open("r+b") as write:
-        position = 0
-        while block := read.read(MIB):
-            if block.strip(b"\0"):
-                write.seek(start + position)
-                write.write(block)
-            position += len(block)

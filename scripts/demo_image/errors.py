@@ -10,11 +10,13 @@ class BuildError(Exception):
     """The image cannot be made; the text says why and what to do about it."""
 
 
-def call(command: Sequence[str | Path], *, remedy: str, env: dict[str, str] | None = None) -> str:
+def call(
+    command: Sequence[str | Path], *, remedy: str, env: dict[str, str] | None = None, folder: Path | None = None
+) -> str:
     """Standard output of the command; a failure is a BuildError with the command's last line and the remedy."""
     name = str(command[0])
     try:
-        done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=300)
+        done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=folder, timeout=300)
     except FileNotFoundError:
         raise BuildError(f"The command {name} is missing: {remedy}") from None
     except subprocess.TimeoutExpired:

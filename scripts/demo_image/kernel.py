@@ -5,6 +5,7 @@ import lzma
 import os
 import re
 import subprocess
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,8 +72,11 @@ def _candidate(name: str) -> str:
 def _fetch(name: str, version: str, cache: Path) -> None:
     # As root, apt would download as user _apt, who cannot enter a cache folder below a 0700 home.
     sandbox = ["-o", "APT::Sandbox::User=root"] if os.geteuid() == 0 else []
-    with_cwd = ["env", "-C", str(cache), "apt-get", *sandbox, "download", f"{name}={version}"]
-    call(with_cwd, remedy=APT_REMEDY)
+    with tempfile.TemporaryDirectory(prefix="download-", dir=cache) as temporary:
+        folder = Path(temporary)
+        call(["apt-get", *sandbox, "download", f"{name}={version}"], remedy=APT_REMEDY, folder=folder)
+        for file in folder.glob("*.deb"):
+            os.replace(file, cache / file.name)
 
 
 def unpack(packages: list[Path], folder: Path) -> Kernel:

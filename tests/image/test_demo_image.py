@@ -1,6 +1,9 @@
 """The demo image in QEMU without libvirt: what a booked machine shows, takes and gives up."""
 
 import os
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -8,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from scripts.demo_image.__main__ import make_image
+from scripts.demo_image.disk import write_disk
 from tests.image.guest import Guest
 from tests.image.seeds import PASSWORD, write_seed
 
@@ -28,7 +32,7 @@ def image() -> Path:
 
 @pytest.fixture(scope="module")
 def booted(image: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Guest]]:
-    """Ada's machine and one with a hostile seed, started side by side; each has its first screen."""
+    """Ada's machine and one with a hostile seed, each at its first screen, and one without a seed, just begun."""
     folder = tmp_path_factory.mktemp("guests")
     with ExitStack() as stack:
         ada = write_seed(folder / "ada.iso", hostname="ada-demo", owner="ada", address="10.213.7.23", user="ada")
@@ -42,6 +46,7 @@ def booted(image: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[di
         }
         for guest in guests.values():
             guest.screen_after = guest.wait_for("login:", SCREEN_LIMIT)
+        guests["nobody"] = stack.enter_context(Guest(folder / "seedless-machine", image, None))
         yield guests
 
 
@@ -117,8 +122,44 @@ def test_home_outlives_the_power_button_and_a_new_seed(booted: dict[str, Guest],
         again.wait_for("\nkept\n", 10, after=again.type("cat note\n"))
 
 
+def test_without_a_seed_nobody_gets_in(booted: dict[str, Guest]) -> None:
+    nobody = booted["nobody"]
+    nobody.wait_for("tessera login:", SCREEN_LIMIT)
+    assert "tessera: no seed found" in nobody.log()
+    nobody.wait_for("Password:", 15, after=nobody.type("root\n"))
+    nobody.wait_for("Login incorrect", 15, after=nobody.type("\n"))
+
+
 def test_an_image_that_is_up_to_date_is_left_alone(image: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = image.stat()
     make_image(image, image.parent / "no-such-cache", again=False)
     assert "up to date" in capsys.readouterr().out
     assert image.stat().st_mtime_ns == before.st_mtime_ns
+
+
+def test_the_disk_is_the_same_bytes_each_time(tmp_path: Path) -> None:
+    """A kept machine's disk stands on the image: making it again must not change a block below somebody's /home."""
+    boot_file = tmp_path / "linux"
+    boot_file.write_bytes(b"kernel")
+    disks = []
+    for name in ("first", "second"):
+        folder = tmp_path / name
+        folder.mkdir()
+        write_disk(boot_file, b"user space", "quiet", folder, folder / "disk.qcow2")
+        disks.append((folder / "disk.qcow2").read_bytes())
+        time.sleep(1.1)  # a time of now in any file system would differ
+    assert disks[0] == disks[1]
+
+
+def test_a_build_without_package_lists_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "apt.conf").write_text(
+        f'Dir::State::lists "{tmp_path}/lists"; Dir::Cache::pkgcache ""; Dir::Cache::srcpkgcache "";'
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "scripts.demo_image", tmp_path / "demo.qcow2"],
+        env=os.environ | {"APT_CONFIG": str(tmp_path / "apt.conf")}, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "apt-get update" in done.stderr
+    assert not (tmp_path / "demo.qcow2").exists()

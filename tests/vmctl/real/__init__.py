@@ -1,0 +1,1 @@
+"""Against a real libvirt and a real QEMU (LIBVIRT_URI), through the command line."""

@@ -38,7 +38,7 @@ class FlavorChoice(forms.ModelChoiceField):
     """A size, with what comes with the share."""
 
     def label_from_instance(self, obj: Any) -> str:
-        return f"{obj.name} ({obj.vcpus} vCPU, {obj.memory_mib / 1024:g} GiB memory, {obj.disk_gib} GiB disk)"
+        return f"{obj.name} ({obj.vcpus} vCPU, {obj.memory_mib / 1024:.3g} GiB, disk {obj.disk_gib} GiB)"
 
 
 class MachineChoice(forms.ModelChoiceField):

@@ -12,6 +12,7 @@ from channels.auth import AuthMiddlewareStack  # noqa: E402
 from channels.security.websocket import OriginValidator  # noqa: E402
 from django.conf import settings  # noqa: E402
 
+from portal import urls  # noqa: E402, F401  (else the first request of each process loads all views)
 from portal.consoles.routing import websocket_urlpatterns  # noqa: E402
 
 application = ProtocolTypeRouter(

@@ -11,7 +11,7 @@ from typing import Any
 from django.conf import settings
 from django.db import IntegrityError, connection, transaction
 from django.db.backends.postgresql.psycopg_any import DateTimeTZRange, NumericRange
-from django.db.models import F, QuerySet
+from django.db.models import F
 
 from portal.accounts.models import User
 from portal.audit import actions as audit
@@ -23,7 +23,6 @@ from portal.bookings.plan import Cell, Period, Spot
 from portal.bookings.rules import Wish
 from portal.bookings.states import HOLDING, WAITING, Status, may_become
 from portal.errors import Forbidden
-from portal.inventory.models import GPU
 from portal.machines import actions as machines
 
 EXCLUSION_VIOLATION = "23P01"
@@ -39,7 +38,7 @@ def book(wish: Wish, *, by: User, now: datetime) -> Reservation:
     try:
         return locks.twice(partial(_attempt, order), seconds=settings.LOCK_TIMEOUT_SECONDS)
     except NoCapacity as refusal:
-        refusal.suggestions = suggestions.next_starts(wish, order.start, now=now)
+        refusal.suggestions = suggestions.next_starts(order)
         if refusal.suggestions:
             first = wording.local(datetime.fromisoformat(refusal.suggestions[0]), by)
             refusal.detail = f"{refusal.detail} The next free start is {first}."
@@ -48,24 +47,21 @@ def book(wish: Wish, *, by: User, now: datetime) -> Reservation:
 
 def _attempt(order: Order, deadline: locks.Deadline) -> Reservation:
     with transaction.atomic():
-        gpus = scene.candidates(order.wish.flavor, order.wish.machine, now=order.now)
-        pools = list(gpus.order_by().values_list("pool", flat=True).distinct())
-        if not pools:
-            raise NoCapacity(f"No GPU in service offers {order.wish.flavor.name}.")
-        locks.acquire(order.project.pk, pools, deadline)
+        locks.acquire(order.project.pk, order.stage.pools, deadline)
         if order.wish.machine is not None:
             rules.check_machine_free(order.wish.machine, order.period)
-        reservation = _reserve(order, _plan(order, gpus))
+        reservation = _reserve(order, _plan(order))
         audit.record(order.by, "booked", reservation, now=order.now, **announce.summary(reservation))
         announce.tell(reservation, Status.BOOKED, now=order.now)
         return reservation
 
 
-def _plan(order: Order, gpus: QuerySet[GPU]) -> Spot:
+def _plan(order: Order) -> Spot:
     need, period = scene.need_of(order.wish.flavor), order.period
-    spot = planner.choose(need, period, scene.load(gpus, since=period.guard, until=period.end, now=order.now))
-    if spot is None:
-        spot = planner.makes_way(need, period, scene.load(gpus, since=order.now, until=None, now=order.now))
+    around = scene.fill(order.stage, since=period.guard, until=period.end, now=order.now)
+    spot = planner.choose(need, period, around)
+    if spot is None and planner.is_loose(need, period, around):
+        spot = planner.makes_way(need, period, scene.fill(order.stage, since=order.now, until=None, now=order.now))
     if spot is None:
         raise NoCapacity(f"No share for {order.wish.flavor.name} is free for the whole period.")
     return spot
@@ -75,7 +71,7 @@ def _reserve(order: Order, spot: Spot) -> Reservation:
     """Machine, reservation and tile, in a savepoint: a refused insert leaves the transaction able to ask more."""
     try:
         with transaction.atomic():
-            reservation = _insert(order)
+            reservation = _insert(order, spot.card.host)
             _place(reservation, order.period, spot)
             return reservation
     except IntegrityError as error:
@@ -87,7 +83,7 @@ def _reserve(order: Order, spot: Spot) -> Reservation:
         raise NoCapacity("Someone was faster; that share is taken.") from error
 
 
-def _insert(order: Order) -> Reservation:
+def _insert(order: Order, host_id: int) -> Reservation:
     wish = order.wish
     machine = wish.machine or machines.make(
         owner=order.by,
@@ -95,6 +91,7 @@ def _insert(order: Order) -> Reservation:
         flavor=wish.flavor,
         image=order.image,
         disposable=wish.disposable,
+        host_id=host_id,
         by=order.by,
         now=order.now,
     )
@@ -135,8 +132,6 @@ def _place(reservation: Reservation, period: Period, spot: Spot) -> Placement:
     )
     if spot.moves:
         _check_tiles_now()
-    if reservation.machine.host_id is None:
-        machines.settle(reservation.machine, GPU.objects.select_related("host").get(pk=spot.card.id).host)
     return placement
 
 

@@ -15,6 +15,7 @@ from portal.bookings.errors import Busy
 # First keys of pg_advisory_xact_lock(int, int): projects are locked before pools, pools by rising id
 PROJECT, POOL = 7201, 7202
 
+LIMIT = "set_config('lock_timeout', %s, true)"
 LOCK_NOT_AVAILABLE, DEADLOCK_DETECTED = "55P03", "40P01"
 
 T = TypeVar("T")
@@ -39,14 +40,8 @@ def acquire(project_id: int, pool_ids: Iterable[int], deadline: Deadline) -> Non
     keys = [(PROJECT, project_id), *((POOL, pool) for pool in sorted(set(pool_ids)))]
     with connection.cursor() as cursor:
         for kind, key in keys:
-            _limit(deadline)
-            cursor.execute("select pg_advisory_xact_lock(%s, %s)", [kind, key])
-    _limit(deadline)
-
-
-def _limit(deadline: Deadline) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute("select set_config('lock_timeout', %s, true)", [f"{deadline.left_ms()}ms"])
+            cursor.execute(f"select {LIMIT}, pg_advisory_xact_lock(%s, %s)", [f"{deadline.left_ms()}ms", kind, key])
+        cursor.execute(f"select {LIMIT}", [f"{deadline.left_ms()}ms"])
 
 
 def twice(attempt: Callable[[Deadline], T], *, seconds: float) -> T:

@@ -44,6 +44,17 @@ def makes_way(need: Need, period: Period, scene: Scene) -> Spot | None:
     return None
 
 
+def is_loose(need: Need, period: Period, scene: Scene) -> bool:
+    """Whether moving tiles can help at all: some card of this size is not full at any moment of the period."""
+    for card in scene.cards:
+        tiles = [tile for tile in scene.tiles if tile.card == card.id and tile.period.meets(period)]
+        moments = {period.start} | {tile.period.start for tile in tiles if tile.period.start > period.start}
+        fullest = max(sum(t.period.start <= moment < t.period.end for t in tiles) for moment in moments)
+        if any(fullest < min(len(offer.cells), card.handles) for offer in _offers(need, card)):
+            return True
+    return False
+
+
 def has_room(host: int, need: Need, period: Period, scene: Scene) -> bool:
     """Processors and memory suffice at the fullest moment of the period."""
     room = scene.room(host)

@@ -1,16 +1,17 @@
 """Reads plan and facts from the database into the planner's values."""
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import NamedTuple
+from uuid import UUID
 
-from django.db.models import F, QuerySet
-from django.db.models.functions import Lower, Upper
+from django.db.models import Exists, OuterRef, QuerySet
+from psycopg.types.range import Range
 
-from portal.bookings.models import Placement, Reservation
+from portal.bookings.models import Placement
 from portal.bookings.plan import Card, Fact, Load, Need, Offer, Period, Room, Scene, Tile
 from portal.bookings.states import WAITING
-from portal.inventory.models import GPU, Flavor, Holding, Host
+from portal.inventory.models import GPU, Flavor, Holding, Host, VGPUType
 from portal.machines.models import VirtualMachine
 
 # A GPU that no host has reported for this long is not booked on; a day of repair must not lose it its later bookings
@@ -26,34 +27,42 @@ def need_of(flavor: Flavor) -> Need:
     return Need(flavor.regime, tuple(flavor.vgpu_types), flavor.vcpus, flavor.memory_mib)
 
 
-def candidates(flavor: Flavor, machine: VirtualMachine | None, *, now: datetime) -> QuerySet[GPU]:
+@dataclass(frozen=True)
+class Stage:
+    """What a wish could be booked on, as far as no other booking changes it: read before any lock."""
+
+    cards: tuple[Card, ...]
+    facts: tuple[Fact, ...]
+    rooms: tuple[tuple[int, Room], ...]
+    pools: frozenset[int]
+
+
+def stage(flavor: Flavor, machine: VirtualMachine | None, *, now: datetime) -> Stage:
     """GPUs that could carry this flavor, busy or not: enabled, seen lately, and reaching the machine's disk."""
+    rows = list(_candidates(flavor, machine, now=now).select_related("host").prefetch_related("types"))
+    rows.sort(key=lambda gpu: (gpu.host.name, gpu.address))
+    hosts = {gpu.host_id: gpu.host for gpu in rows}
+    holdings = Holding.objects.filter(gpu__host__in=list(hosts))
+    return Stage(
+        cards=tuple(_card(gpu) for gpu in rows),
+        facts=tuple(Fact(h.gpu_id, h.kind, h.vgpu, h.size_group, h.handle) for h in holdings),
+        rooms=tuple((key, _room(host)) for key, host in hosts.items()),
+        pools=frozenset(gpu.pool_id for gpu in rows),
+    )
+
+
+def _candidates(flavor: Flavor, machine: VirtualMachine | None, *, now: datetime) -> QuerySet[GPU]:
     gpus = GPU.objects.filter(
         enabled=True, host__enabled=True, seen__gt=now - SEEN_WITHIN, regimes__contains=[flavor.regime]
     )
     if machine is not None and machine.storage_pool_id is not None:
         gpus = gpus.filter(host__storage_pools=machine.storage_pool_id)
-    if flavor.regime != "whole":
-        return gpus.filter(
-            types__name__in=flavor.vgpu_types, types__regime=flavor.regime, types__seen__gte=F("seen")
-        ).distinct()
-    return gpus.filter(model__in=flavor.vgpu_types) if flavor.vgpu_types else gpus
-
-
-def load(gpus: QuerySet[GPU], *, since: datetime, until: datetime | None, now: datetime) -> Scene:
-    """The scene around these GPUs between two moments; `until` left out: all that is planned."""
-    rows = list(gpus.select_related("host").prefetch_related("types").order_by("host__name", "address"))
-    hosts = {gpu.host_id: gpu.host for gpu in rows}
-    return Scene(
-        cards=tuple(_card(gpu) for gpu in rows),
-        tiles=tuple(_tiles(list(hosts), since, until, now)),
-        facts=tuple(
-            Fact(h.gpu_id, h.kind, h.vgpu, h.size_group, h.handle)
-            for h in Holding.objects.filter(gpu__host__in=list(hosts))
-        ),
-        loads=tuple(_loads(list(hosts), since, until)),
-        rooms=tuple((key, _room(host)) for key, host in hosts.items()),
+    if flavor.regime == "whole":
+        return gpus.filter(model__in=flavor.vgpu_types) if flavor.vgpu_types else gpus
+    offered = VGPUType.objects.filter(
+        gpu=OuterRef("pk"), name__in=flavor.vgpu_types, regime=flavor.regime, seen__gte=OuterRef("seen")
     )
+    return gpus.filter(Exists(offered))
 
 
 def _card(gpu: GPU) -> Card:
@@ -70,35 +79,59 @@ def _room(host: Host) -> Room:
     return Room(None if cpus is None else cpus * VCPUS_PER_CPU, host.facts.get("memory_mib"))
 
 
-def _tiles(hosts: Sequence[int], since: datetime, until: datetime | None, now: datetime) -> list[Tile]:
-    """All tiles of the hosts, because an IOMMU group reaches over the GPUs asked for."""
+PLANNED = (
+    "pk", "gpu", "iommu_group", "regime", "size_group", "cell", "handle", "period", "guard",
+    "reservation", "reservation__status", "gpu__host", "reservation__flavor__vcpus", "reservation__flavor__memory_mib",
+)  # fmt: skip
+
+
+def fill(empty: Stage, *, since: datetime, until: datetime | None, now: datetime) -> Scene:
+    """The scene on a stage between two moments; `until` left out: all that is planned. One query, as locks are held.
+
+    All tiles of the hosts, because processors and memory, and an IOMMU group, reach over the GPUs asked for.
+    """
+    hosts = [host for host, _ in empty.rooms]
     rows = Placement.objects.filter(held=True, gpu__host__in=hosts, guard__overlap=(since, until))
-    return [
-        Tile(
-            row.pk,
-            row.gpu_id,
-            row.iommu_group,
-            row.regime,
-            row.size_group,
-            (row.cell.lower, row.cell.upper),
-            row.handle,
-            Period(row.period.lower, row.period.upper, row.guard.lower),
-            movable=row.reservation.status in WAITING and row.period.lower > now + SETTLED_BEFORE_START,
-        )
-        for row in rows.select_related("reservation")
-    ]
-
-
-def _loads(hosts: Sequence[int], since: datetime, until: datetime | None) -> list[Load]:
-    """What reservations take of the hosts, as their flavor says."""
-    rows: QuerySet[Reservation, dict[str, Any]] = (
-        Reservation.objects.holding()
-        .filter(placements__held=True, placements__gpu__host__in=hosts, placements__period__overlap=(since, until))
-        .annotate(low=Lower("placements__period"), high=Upper("placements__period"), host=F("placements__gpu__host"))
-        .distinct()
-        .values("pk", "host", "low", "high", "flavor__vcpus", "flavor__memory_mib")
+    planned = [_Planned(*row) for row in rows.values_list(*PLANNED)]
+    return Scene(
+        cards=empty.cards,
+        tiles=tuple(row.tile(now) for row in planned),
+        facts=empty.facts,
+        loads=tuple({(row.reservation, row.host): row.load() for row in planned}.values()),
+        rooms=empty.rooms,
     )
-    return [
-        Load(row["host"], Period(row["low"], row["high"], row["low"]), row["flavor__vcpus"], row["flavor__memory_mib"])
-        for row in rows
-    ]
+
+
+class _Planned(NamedTuple):
+    """One row of PLANNED."""
+
+    id: UUID
+    gpu: UUID
+    iommu: str
+    regime: str
+    size_group: str
+    cell: Range[int]
+    handle: int
+    period: Range[datetime]
+    guard: Range[datetime]
+    reservation: UUID
+    status: str
+    host: int
+    vcpus: int
+    memory_mib: int
+
+    def spans(self) -> Period:
+        """A placement's ranges are never open."""
+        start, end, guard = self.period.lower, self.period.upper, self.guard.lower
+        if start is None or end is None or guard is None:
+            raise ValueError(f"placement {self.id} has no bounds")
+        return Period(start, end, guard)
+
+    def tile(self, now: datetime) -> Tile:
+        period = self.spans()
+        movable = self.status in WAITING and period.start > now + SETTLED_BEFORE_START
+        cell = (self.cell.lower, self.cell.upper)
+        return Tile(self.id, self.gpu, self.iommu, self.regime, self.size_group, cell, self.handle, period, movable)
+
+    def load(self) -> Load:
+        return Load(self.host, self.spans(), self.vcpus, self.memory_mib)

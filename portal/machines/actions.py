@@ -8,7 +8,7 @@ from django.db import transaction
 
 from portal.accounts.models import Project, User
 from portal.audit import actions as audit
-from portal.inventory.models import Flavor, Host, Image
+from portal.inventory.models import Flavor, Image, StoragePool
 from portal.machines.models import MachineState, VirtualMachine
 
 LABEL = 63  # letters in one part of a host name (RFC 1123)
@@ -22,9 +22,17 @@ def hostname_for(user: User, image: Image, machine_id: UUID) -> str:
 
 @transaction.atomic
 def make(
-    *, owner: User, project: Project, flavor: Flavor, image: Image, disposable: bool, by: User, now: datetime
+    *,
+    owner: User,
+    project: Project,
+    flavor: Flavor,
+    image: Image,
+    disposable: bool,
+    host_id: int,
+    by: User,
+    now: datetime,
 ) -> VirtualMachine:
-    """A machine without a disk yet; it gets its place with its first reservation."""
+    """A machine without a disk yet; it will lie in the storage of the host where it runs first."""
     machine_id = uuid4()
     hostname = hostname_for(owner, image, machine_id)
     machine = VirtualMachine.objects.create(
@@ -36,17 +44,12 @@ def make(
         flavor=flavor,
         image=image,
         disposable=disposable,
+        host_id=host_id,
+        storage_pool=StoragePool.objects.filter(hosts=host_id).order_by("pk").first(),
         created=now,
     )
     audit.record(by, "made", machine, now=now, hostname=hostname, image=image.slug, disposable=disposable)
     return machine
-
-
-def settle(machine: VirtualMachine, host: Host) -> None:
-    """This host's storage is where the machine's disk lies from now on."""
-    machine.host = host
-    machine.storage_pool = host.storage_pools.order_by("pk").first()
-    VirtualMachine.objects.filter(pk=machine.pk).update(host=host, storage_pool=machine.storage_pool)
 
 
 def observed(machine_id: UUID, *, state: MachineState, disk_mib: int | None = None, now: datetime) -> None:

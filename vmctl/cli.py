@@ -15,8 +15,8 @@ import click
 import typer
 
 from vmctl import apply as applying
+from vmctl import checks, desired, gpus, observe, report, simulate, state, tables
 from vmctl import console as screens
-from vmctl import desired, gpus, observe, report, simulate, state, tables
 from vmctl import expire as expiring
 from vmctl.errors import Exit, VmctlError, bad_input
 from vmctl.host import Host
@@ -122,6 +122,16 @@ def gpus_command(context: typer.Context, as_json: AsJson = False) -> int:
     document = report.gpus_json(host.name, host.now(), host.simulated, gpus.inventory(host))
     _print(document, as_json, tables.show_gpus)
     return Exit.DONE
+
+
+@app.command("check")
+def check_command(context: typer.Context, as_json: AsJson = False) -> int:
+    """Whether this host is fit. Exit code 1 when a check failed, else 3 when one could not tell."""
+    site: Site = context.obj
+    now = site.host.now()
+    findings = checks.run(site, now)
+    _print(checks.document(site, findings, now), as_json, tables.show_findings)
+    return checks.exit_status(findings)
 
 
 @app.command("console")

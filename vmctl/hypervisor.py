@@ -153,6 +153,11 @@ class Hypervisor:
         capabilities = self._call("the host's capabilities", self._connection.getCapabilities)
         return Node(vcpus=info[2], memory_mib=info[1], qemu_user=_qemu_user(capabilities))
 
+    def version(self) -> tuple[int, int, int]:
+        """Which libvirt answers: major, minor, release."""
+        number = self._call("its version", self._connection.getLibVersion)
+        return number // 1_000_000, number // 1000 % 1000, number % 1000
+
     def network(self, name: str) -> str:
         """The XML of a network that is up."""
         network = self._call(f"the network {name}", lambda: self._connection.networkLookupByName(name))

@@ -39,11 +39,6 @@ def show_gpus(document: Json) -> None:
         console.print("No GPU was found.")
 
 
-def show_findings(document: Json) -> None:
-    """The doctor's findings with their remedies."""
-    _table(Console(), "", ("check", "status", "what", "remedy"), document["findings"])
-
-
 def _outcome(step: Json) -> str:
     if step["error"] is not None:
         return f"{step['error']['what']} {step['error']['remedy']}"
@@ -52,6 +47,17 @@ def _outcome(step: Json) -> str:
 
 def _free(kind: Json) -> Json:
     return kind | {"free": len(kind["free_cells"])}
+
+
+def show_findings(document: Json) -> None:
+    """What the doctor found, worst first."""
+    console = Console()
+    order = ("fail", "unknown", "warn", "pass", "not_applicable")
+    rows = [
+        finding | {"said": "; ".join(f"{each['source']}: {each['said']}" for each in finding["evidence"])}
+        for finding in sorted(document["findings"], key=lambda finding: order.index(finding["verdict"]))
+    ]
+    _table(console, document["host"], ("verdict", "id", "said", "remedy"), rows)
 
 
 def _table(console: Console, title: str, columns: Sequence[str], rows: Iterable[Json]) -> None:

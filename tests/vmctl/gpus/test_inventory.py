@@ -164,8 +164,8 @@ def test_domains_of_any_width_are_scanned(bare: Host) -> None:
 def test_only_display_functions_are_gpus(bare: Host) -> None:
     """The audio, USB and serial functions of the card are not, nor a board's management screen."""
     plant(bare.root, function("0000:01:00.0", **{"class": "0x030000"}))
-    for number, other in (("1", "0x040300"), ("2", "0x0c0330"), ("3", "0x0c8000")):
-        plant(bare.root, function(f"0000:01:00.{number}", **{"class": other}))
+    for other, code in (("1", "0x040300"), ("2", "0x0c0330"), ("3", "0x0c8000")):
+        plant(bare.root, function(f"0000:01:00.{other}", **{"class": code}))
     plant(bare.root, function("0000:02:00.0", vendor="0x1a03", **{"class": "0x030000"}, driver="ast"))
     for number in range(4):
         address = f"0000:01:00.{number}"

@@ -190,7 +190,7 @@ def test_two_at_once_never_make_two_sizes(t4: SimulatedHost, tmp_path: Path) -> 
         for name in ("T4-4Q", "T4-8Q")
     ]
     host = SimulatedHost("both", root=tmp_path / "root", state_dir=tmp_path / "state")
-    seen = set()
+    seen: set[str] = set()
     deadline = time.monotonic() + 2
     while time.monotonic() < deadline:
         groups = frozenset(share.size_group for share in gpus.provided(host))

@@ -148,9 +148,10 @@ WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = DEBUG
 
 # The layer waits 5 s at a time for a message; redis-py 8 by default gives up on a silent socket after the same 5 s
+# Pub/sub: a lost nudge costs nothing, and the queueing layer now and then loses a cancelled receive, so sockets stay
 CHANNEL_LAYERS = {
     "default": {
-        "BACKEND": "channels_redis.core.RedisChannelLayer",
+        "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
         "CONFIG": {"hosts": [{"address": REDIS_URL, "socket_timeout": 15}]},
     }
 }

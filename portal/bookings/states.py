@@ -29,6 +29,7 @@ class Mover(StrEnum):
     APPROVER = "approver"
     OPERATOR = "operator"
     PORTAL = "portal"  # enforcement: the clock, and what hosts report
+    EITHER = "owner or portal"
 
 
 S, M = Status, Mover
@@ -37,8 +38,8 @@ MOVES: dict[Status, dict[Status, Mover]] = {
     S.REQUESTED: {S.BOOKED: M.APPROVER, S.DECLINED: M.APPROVER, S.EXPIRED: M.PORTAL, S.CANCELLED: M.OWNER},
     S.OFFERED: {S.BOOKED: M.OWNER, S.EXPIRED: M.PORTAL, S.CANCELLED: M.OWNER},
     S.BOOKED: {S.STARTING: M.PORTAL, S.CANCELLED: M.OWNER, S.MISSED: M.PORTAL, S.DISPLACED: M.OPERATOR},
-    S.STARTING: {S.ACTIVE: M.PORTAL, S.ENDING: M.OWNER, S.MISSED: M.PORTAL, S.FAILED: M.PORTAL},
-    S.ACTIVE: {S.ENDING: M.OWNER},
+    S.STARTING: {S.ACTIVE: M.PORTAL, S.ENDING: M.EITHER, S.MISSED: M.PORTAL, S.FAILED: M.PORTAL},
+    S.ACTIVE: {S.ENDING: M.EITHER},
     S.ENDING: {S.ENDED: M.PORTAL, S.MISSED: M.PORTAL, S.FAILED: M.PORTAL, S.DISPLACED: M.PORTAL, S.NO_SHOW: M.PORTAL},
     S.ENDED: {},
     S.DECLINED: {},
@@ -76,3 +77,22 @@ def drawing() -> str:
         f"    class {','.join(s for s in Status if s in HOLDING)} holding",
     ]
     return "\n".join(lines) + "\n"
+
+
+def page() -> str:
+    """docs/states.md: the drawing, and what its words mean."""
+    return f"""# The life of a reservation
+
+Made from portal/bookings/states.py by `python -m portal.bookings.states > docs/states.md`; a test keeps both alike.
+An arrow says who moves it: *owner* (also managers of the project, and operators), *approver*, *operator*, or the *portal*
+itself (the clock, and what hosts report). Green states hold a tile. A move is one compare-and-set: anyone may try, one wins.
+
+```mermaid
+{drawing()}```
+
+Counted against what a person or project may have: {", ".join(s for s in Status if s in COUNTING)}.
+"""
+
+
+if __name__ == "__main__":
+    print(page(), end="")

@@ -1,0 +1,101 @@
+"""Hosts, GPUs, flavors and images, for operators. Every write goes through actions."""
+
+from typing import Any
+
+from django.contrib import admin
+from django.http import HttpRequest
+
+from portal import clock
+from portal.accounts.access import caller
+from portal.audit.admin import ReadOnly
+from portal.inventory import actions
+from portal.inventory.models import GPU, Flavor, Holding, Host, Image
+
+
+@admin.register(Host)
+class HostAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic at run time
+    """Name, kind and layout are chosen once: folders, disks and marks on the host bear them."""
+
+    list_display = ["name", "kind", "layout", "enabled"]
+    fields = ["name", "kind", "layout", "enabled", "facts", "created"]
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        return ["facts", "created", *(["name", "kind", "layout"] if obj else [])]
+
+    def save_model(self, request: HttpRequest, obj: Host, form: Any, change: bool) -> None:
+        by, now = caller(request), clock.now()
+        if change:
+            actions.save_host(obj, by=by, now=now)
+        else:
+            obj.pk = actions.add_host(obj.name, obj.kind, layout=obj.layout, by=by, now=now).pk
+
+    def delete_model(self, request: HttpRequest, obj: Host) -> None:
+        actions.delete_host(obj, by=caller(request), now=clock.now())
+
+    def delete_queryset(self, request: HttpRequest, queryset: Any) -> None:
+        for host in queryset:
+            self.delete_model(request, host)
+
+
+@admin.register(GPU)
+class GPUAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """What vmctl found; an operator decides whether it is booked."""
+
+    list_display = ["address", "host", "model", "regimes", "handles", "enabled", "seen"]
+    list_filter = ["host", "enabled"]
+    fields = ["host", "address", "model", "memory_mib", "regimes", "handles", "iommu_key", "enabled", "seen"]
+    actions = ["quarantine", "lift_quarantine"]
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        return [name for name in self.fields if name != "enabled"]
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def save_model(self, request: HttpRequest, obj: GPU, form: Any, change: bool) -> None:
+        actions.save_gpu(obj, by=caller(request), now=clock.now())
+
+    @admin.action(description="Quarantine: nobody can book it")
+    def quarantine(self, request: HttpRequest, queryset: Any) -> None:
+        for gpu in queryset:
+            actions.quarantine(gpu, why="set by an operator", by=caller(request), now=clock.now())
+
+    @admin.action(description="Lift the quarantine")
+    def lift_quarantine(self, request: HttpRequest, queryset: Any) -> None:
+        for gpu in queryset:
+            actions.lift_quarantine(gpu, by=caller(request), now=clock.now())
+
+
+class ChoiceAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """Flavors and images: what people choose from."""
+
+    prepopulated_fields = {"slug": ["name"]}
+
+    def save_model(self, request: HttpRequest, obj: Flavor | Image, form: Any, change: bool) -> None:
+        actions.save_choice(obj, by=caller(request), now=clock.now())
+
+    def delete_model(self, request: HttpRequest, obj: Flavor | Image) -> None:
+        actions.delete_choice(obj, by=caller(request), now=clock.now())
+
+    def delete_queryset(self, request: HttpRequest, queryset: Any) -> None:
+        for choice in queryset:
+            self.delete_model(request, choice)
+
+
+@admin.register(Flavor)
+class FlavorAdmin(ChoiceAdmin):
+    list_display = ["slug", "name", "regime", "vgpu_types", "vcpus", "memory_mib", "disk_gib", "enabled"]
+
+
+@admin.register(Image)
+class ImageAdmin(ChoiceAdmin):
+    list_display = ["slug", "name", "file", "user", "min_disk_gib", "enabled"]
+
+
+@admin.register(Holding)
+class HoldingAdmin(ReadOnly, admin.ModelAdmin):  # type: ignore[type-arg]
+    list_display = ["gpu", "kind", "vgpu", "size_group", "since", "detail"]
+    list_filter = ["kind"]

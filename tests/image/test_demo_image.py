@@ -15,8 +15,14 @@ from scripts.demo_image.disk import write_disk
 from tests.image.guest import Guest
 from tests.image.seeds import PASSWORD, write_seed
 
-SCREEN_LIMIT = 60.0
-"""Seconds to the first screen in emulation: 13 on two idle cores; the promise is 30, the rest is for a busy machine."""
+SCREEN_LIMIT = 150.0
+"""Seconds that a test waits for a screen on a machine that does other things besides; on two idle cores it takes 13."""
+
+SCREEN_COST = 30.0
+"""Seconds to the first screen in emulation on a core of its own: the promise."""
+
+ANSWER = 30.0
+"""Seconds that a test waits for an answer to keys or to the power button; usually it is there at once."""
 
 HOSTILE = "\N{PILE OF POO}\N{RIGHT-TO-LEFT OVERRIDE}Eve\nOwner: Ada\r\x1b[2J\"'`touch /tmp/x`;$(touch /tmp/x)"
 
@@ -45,14 +51,15 @@ def booted(image: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[di
             "eve": stack.enter_context(Guest(folder / "eve-machine", image, eve, seed_on="cdrom")),
         }
         for guest in guests.values():
-            guest.screen_after = guest.wait_for("login:", SCREEN_LIMIT)
+            guest.wait_for("login:", SCREEN_LIMIT)
+            guest.screen_cost = guest.processor_seconds()
         guests["nobody"] = stack.enter_context(Guest(folder / "seedless-machine", image, None))
         yield guests
 
 
 def log_in(guest: Guest, user: str) -> None:
-    guest.wait_for("Password:", 15, after=guest.type(f"{user}\n"))
-    guest.wait_for(f"{user}@", 15, after=guest.type(f"{PASSWORD}\n"))
+    guest.wait_for("Password:", ANSWER, after=guest.type(f"{user}\n"))
+    guest.wait_for(f"{user}@", ANSWER, after=guest.type(f"{PASSWORD}\n"))
 
 
 def facts(guest: Guest) -> dict[str, str]:
@@ -62,7 +69,7 @@ def facts(guest: Guest) -> dict[str, str]:
 
 
 def test_the_screen_comes_soon(booted: dict[str, Guest]) -> None:
-    assert booted["ada"].screen_after < SCREEN_LIMIT
+    assert booted["ada"].screen_cost < SCREEN_COST
     assert "screen ready" in booted["ada"].log()
 
 
@@ -90,44 +97,44 @@ def test_a_hostile_seed_is_text(booted: dict[str, Guest]) -> None:
     assert said["host"] == "tessera", "a host name of the wrong form is not used"
     assert said["address"] == "not yet known"
     log_in(eve, "user")
-    eve.wait_for("files:0\n", 10, after=eve.type("echo files:$(ls /tmp /root | grep -c x)\n"))
+    eve.wait_for("files:0\n", ANSWER, after=eve.type("echo files:$(ls /tmp /root | grep -c x)\n"))
 
 
 def test_root_and_a_wrong_password_do_not_get_in(booted: dict[str, Guest]) -> None:
     ada = booted["ada"]
-    ada.wait_for("Password:", 15, after=ada.type("root\n"))
-    ada.wait_for("Login incorrect", 15, after=ada.type(f"{PASSWORD}\n"))
-    ada.wait_for("Password:", 15, after=ada.type("ada\n"))
-    ada.wait_for("Login incorrect", 15, after=ada.type("wrong\n"))
+    ada.wait_for("Password:", ANSWER, after=ada.type("root\n"))
+    ada.wait_for("Login incorrect", ANSWER, after=ada.type(f"{PASSWORD}\n"))
+    ada.wait_for("Password:", ANSWER, after=ada.type("ada\n"))
+    ada.wait_for("Login incorrect", ANSWER, after=ada.type("wrong\n"))
 
 
 def test_what_is_typed_reaches_the_serial_log(booted: dict[str, Guest]) -> None:
     ada = booted["ada"]
     log_in(ada, "ada")
-    ada.wait_for("\n42-abc\n", 10, after=ada.type("echo $((6*7))-abc\n"))
+    ada.wait_for("\n42-abc\n", ANSWER, after=ada.type("echo $((6*7))-abc\n"))
     assert PASSWORD not in ada.log()
 
 
 def test_home_outlives_the_power_button_and_a_new_seed(booted: dict[str, Guest], tmp_path: Path) -> None:
     ada = booted["ada"]
-    ada.wait_for("kept\n", 10, after=ada.type("echo kept > note; cat note\n"))
+    ada.wait_for("kept\n", ANSWER, after=ada.type("echo kept > note; cat note\n"))
     ada.press_power_button()
-    ada.wait_for_end(15)
+    ada.wait_for_end(ANSWER)
     assert "tessera: power off" in ada.log()
     later = write_seed(tmp_path / "later.iso", hostname="ada-again", owner="ada", address="10.213.7.25", user="ada")
     with Guest(ada.folder, ada.image, later) as again:
         again.wait_for("login:", SCREEN_LIMIT)
         assert facts(again)["host"] == "ada-again"
         log_in(again, "ada")
-        again.wait_for("\nkept\n", 10, after=again.type("cat note\n"))
+        again.wait_for("\nkept\n", ANSWER, after=again.type("cat note\n"))
 
 
 def test_without_a_seed_nobody_gets_in(booted: dict[str, Guest]) -> None:
     nobody = booted["nobody"]
     nobody.wait_for("tessera login:", SCREEN_LIMIT)
     assert "tessera: no seed found" in nobody.log()
-    nobody.wait_for("Password:", 15, after=nobody.type("root\n"))
-    nobody.wait_for("Login incorrect", 15, after=nobody.type("\n"))
+    nobody.wait_for("Password:", ANSWER, after=nobody.type("root\n"))
+    nobody.wait_for("Login incorrect", ANSWER, after=nobody.type("\n"))
 
 
 def test_an_image_that_is_up_to_date_is_left_alone(image: Path, capsys: pytest.CaptureFixture[str]) -> None:

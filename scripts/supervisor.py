@@ -116,7 +116,7 @@ class Supervisor:
             self.await_answer(child)
 
     def await_answer(self, child: Child) -> None:
-        service, where = child.service, f"More is in {child.log.name}, folder log of VAR_DIR."
+        service, where = child.service, f"More is in {child.log}."
         while not service.ready():
             if self.asked_to_end:
                 raise KeyboardInterrupt

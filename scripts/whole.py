@@ -48,22 +48,20 @@ def start(instance: Instance, supervisor: Supervisor, environ: dict[str, str], p
     wanted = [name for name, setting in private.SETTINGS.items() if not environ.get(setting)]
     settings = private.folders(instance) | {"SECRET_KEY": environ.get("SECRET_KEY") or secret_key(instance)}
     settings |= private.start(wanted, instance, supervisor)
-    say("migrates the database")
-    manage(instance, settings, "migrate", "--no-input")
-    say("looks after the demo data")
-    log_ins = manage(instance, settings, "demo_data")
+    say("migrates the database, makes the demo data that are missing")
+    log_ins = fill_database(instance, settings)
     say("starts web server, worker and beat")
     supervisor.start(*programs.web(instance, settings, port))
     print(f"\n{log_ins.strip()}\n\nready: http://127.0.0.1:{port}/   (Ctrl-C ends it)\n", flush=True)
 
 
-def manage(instance: Instance, settings: dict[str, str], *words: str) -> str:
-    """Run a command of manage.py to its end; what it prints.  Its complaints go to a log."""
-    log = instance.logs / f"{words[0]}.log"
+def fill_database(instance: Instance, settings: dict[str, str]) -> str:
+    """Migrations and demo data; answers the log-ins.  Complaints go to a log."""
+    log = instance.logs / "fill_database.log"
     log.parent.mkdir(mode=0o755, exist_ok=True)
     with log.open("wb") as complaints:
         done = subprocess.run(
-            [sys.executable, "manage.py", *words],
+            [sys.executable, "-m", "scripts.fill_database"],
             check=False,
             cwd=CHECKOUT,
             env=dict(os.environ) | settings,
@@ -73,10 +71,7 @@ def manage(instance: Instance, settings: dict[str, str], *words: str) -> str:
             process_group=0,
         )
     if done.returncode != 0:
-        raise Refusal(
-            f"`manage.py {words[0]}` failed: {last_line(log)}",
-            f"More is in {log.name}, folder log of VAR_DIR.",
-        )
+        raise Refusal(f"The database could not be filled: {last_line(log)}", f"More is in {log}.")
     return done.stdout
 
 

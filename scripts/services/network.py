@@ -34,7 +34,7 @@ def provide(instance: Instance) -> None:
             file.flush()
             made = libvirt.virsh(instance, "net-create", file.name)
         if made.returncode != 0:
-            raise Refusal(f"The machines' network: {made.stderr.strip()}", "See log/libvirtd.log in VAR_DIR.")
+            raise Refusal(f"The machines' network: {made.stderr.strip()}", f"See {instance.logs}/libvirtd.log.")
         say(f"network {instance.network}: bridge {instance.bridge}, {subnet}")
 
 

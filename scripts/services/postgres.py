@@ -127,7 +127,7 @@ def check_version(programs: Path, data: Path) -> None:
 
 
 def answers(programs: Path, sockets: Path) -> bool:
-    ask = [str(programs / "pg_isready"), "-q", "-h", str(sockets)]
+    ask = [str(programs / "pg_isready"), "-q", "-h", str(sockets), "-U", USER, "-d", "postgres"]
     return subprocess.run(ask, check=False).returncode == 0
 
 

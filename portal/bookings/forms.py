@@ -34,14 +34,14 @@ def _moment(label: str, **more: Any) -> forms.DateTimeField:
     )
 
 
-class FlavorChoice(forms.ModelChoiceField):
+class FlavorChoice(forms.ModelChoiceField):  # type: ignore[type-arg]  # no subscript at run time
     """A size, with what comes with the share."""
 
     def label_from_instance(self, obj: Any) -> str:
         return f"{obj.name} ({obj.vcpus} vCPU, {obj.memory_mib / 1024:.3g} GiB, disk {obj.disk_gib} GiB)"
 
 
-class MachineChoice(forms.ModelChoiceField):
+class MachineChoice(forms.ModelChoiceField):  # type: ignore[type-arg]  # no subscript at run time
     """One of the machines that are kept."""
 
     def label_from_instance(self, obj: Any) -> str:
@@ -94,14 +94,18 @@ class BookForm(forms.Form):
         assert isinstance(field, forms.ModelChoiceField)
         return field
 
+    def _offers(self, name: str) -> bool:
+        choices = self._choices(name).queryset
+        return choices is not None and choices.exists()
+
     @property
     def why_not(self) -> str:
         """What is missing before anybody can book; empty when nothing is."""
-        if not self._choices("project").queryset.exists():
+        if not self._offers("project"):
             return "You are in no project yet, and every booking counts for one."
-        if not self._choices("flavor").queryset.exists():
+        if not self._offers("flavor"):
             return "There are no sizes (flavors) to choose from yet."
-        if not self._choices("image").queryset.exists() and not self.has_machines:
+        if not self._offers("image") and not self.has_machines:
             return "There are no images to start a machine from yet."
         return ""
 
@@ -142,9 +146,10 @@ def first_guess(user: User, asked: Mapping[str, str], now: datetime) -> dict[str
 
 def _asked_time(text: str | None) -> datetime | None:
     try:
-        return forms.DateTimeField(required=False).clean(text)
+        moment: datetime | None = forms.DateTimeField(required=False).clean(text)
     except ValidationError:  # an address that somebody mended by hand; the form shows its own guess
         return None
+    return moment
 
 
 def _on_day(text: str | None, now: datetime) -> datetime | None:

@@ -35,8 +35,17 @@ def _card(gpu: GPU, types: Iterable[VGPUType], flavors: Iterable[Flavor]) -> Car
         host=gpu.host.name,
         simulated=gpu.host.simulated,
         kinds=kinds,
-        flavors=tuple(flavor.slug for flavor in sorted(fitting, key=lambda flavor: flavor.memory_mib)),
+        flavors=tuple(flavor.slug for flavor in sorted(fitting, key=lambda flavor: _size(flavor, known))),
     )
+
+
+def _size(flavor: Flavor, known: dict[tuple[str, str], Kind]) -> tuple[float, int]:
+    """Smallest share first: by how many of its kind fit on the GPU, then by the machine's memory."""
+    most = max(
+        (len(known[name, flavor.regime].cells) for name in flavor.vgpu_types if (name, flavor.regime) in known),
+        default=1,
+    )
+    return (1 / max(most, 1), flavor.memory_mib)
 
 
 def _fits(flavor: Flavor, known: dict[tuple[str, str], Kind], gpu: GPU) -> bool:

@@ -22,7 +22,7 @@ PAGE_SIZE = 25
 @require_safe
 def notices(request: HttpRequest) -> HttpResponse:
     """All notices of this person, newest first."""
-    mine = Notice.objects.filter(user_id=request.user.pk)
+    mine = Notice.objects.filter(user=cast("User", request.user))
     return render(
         request, "notices/list.html", {"notices": Paginator(mine, PAGE_SIZE).get_page(request.GET.get("page"))}
     )

@@ -42,6 +42,10 @@ function content({ event }) {
 function describe({ event, el }) {
   el.title = event.extendedProps.description ?? event.title;
   if (event.extendedProps.url) el.setAttribute("role", "link");
+  else el.removeAttribute("tabindex");
+  if (event.title) return;
+  el.setAttribute("aria-hidden", "true"); // the lower rows of a tall tile: one stop for the keyboard is enough
+  el.tabIndex = -1;
 }
 
 /** Opens the booking form, filled with what was dragged over. The server keeps to its step and says what is wrong. */

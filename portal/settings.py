@@ -147,13 +147,10 @@ STATICFILES_DIRS = [BASE_DIR / "static"] if (BASE_DIR / "static").is_dir() else 
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = DEBUG
 
-# The layer waits 5 s at a time for a message; redis-py 8 by default gives up on a silent socket after the same 5 s
-# Pub/sub: a lost nudge costs nothing, and the queueing layer now and then loses a cancelled receive, so sockets stay
+# Pub/sub: a lost nudge costs nothing, and the queueing layer now and then loses the cancelling of a receive, so that
+# sockets stay for ever (seen with channels-redis 4.3 and redis-py 8)
 CHANNEL_LAYERS = {
-    "default": {
-        "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
-        "CONFIG": {"hosts": [{"address": REDIS_URL, "socket_timeout": 15}]},
-    }
+    "default": {"BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer", "CONFIG": {"hosts": [REDIS_URL]}}
 }
 
 CELERY_BROKER_URL = env.celery_broker(REDIS_URL)

@@ -5,16 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from typing import Any
-
-from channels.db import database_sync_to_async
 
 from portal import clock, gateway, nudge
 from portal.consoles import actions, rights
-from portal.consoles.listening import listening
 from portal.consoles.models import ConsoleTicket
 from portal.consoles.socket import Receive, Send, Socket, SocketEnd
+from portal.consoles.waiting import first_to_end, in_database, listening
 from portal.gateway import ByteStream, GatewayError, HostAddress
 
 log = logging.getLogger(__name__)
@@ -23,7 +21,7 @@ TICKET_SECONDS = 5  # for the first frame
 CHECK_SECONDS = 5.0  # between two looks at whether the console may stay open
 LOOK_AGAIN_SECONDS = 1.0
 WRITE_SECONDS = 30  # a machine that takes no key for so long has no living screen
-LONGEST_TICKET = 200  # characters
+LONGEST_FRAME = 500  # characters of the frame with the ticket
 
 BAD_TICKET = 4401
 LATE = 4408
@@ -51,7 +49,7 @@ async def _serve(socket: Socket, scope: Mapping[str, Any]) -> None:
     stream = await _connect(ticket)
     try:
         await socket.send_text(json.dumps({"ok": True}))
-        await _first_to_end(_to_browser(socket, stream), _to_machine(socket, stream), _watch(ticket))
+        await first_to_end(_to_browser(socket, stream), _to_machine(socket, stream), _watch(ticket))
     finally:
         await stream.close()
 
@@ -65,7 +63,7 @@ async def _admit(socket: Socket, scope: Mapping[str, Any]) -> ConsoleTicket:
         raise SocketEnd(LATE, "No ticket came in time.") from None
     session = scope.get("session")
     try:
-        ticket = await _redeem(_secret_in(frame), (session.session_key if session else None) or "")
+        ticket = await in_database(_redeem, _secret_in(frame), (session.session_key if session else None) or "")
     except (ValueError, actions.TicketRefused):
         raise SocketEnd(BAD_TICKET, "This ticket is not valid; open the console again.") from None
     await _check(ticket)
@@ -74,25 +72,23 @@ async def _admit(socket: Socket, scope: Mapping[str, Any]) -> ConsoleTicket:
 
 def _secret_in(frame: str | bytes) -> str:
     """ValueError for everything that is not {"ticket": "a short text"}."""
-    message = json.loads(frame) if isinstance(frame, str) else None
+    message = json.loads(frame) if isinstance(frame, str) and len(frame) <= LONGEST_FRAME else None
     secret = message.get("ticket") if isinstance(message, dict) else None
-    if not isinstance(secret, str) or len(secret) > LONGEST_TICKET:
+    if not isinstance(secret, str):
         raise ValueError("no ticket in the first frame")
     return secret
 
 
-@database_sync_to_async
 def _redeem(secret: str, session_key: str) -> ConsoleTicket:
     return actions.redeem(secret, session_key=session_key, now=clock.now())
 
 
-@database_sync_to_async
 def _objection(ticket: ConsoleTicket) -> SocketEnd | None:
     return rights.objection(ticket, clock.now())
 
 
 async def _check(ticket: ConsoleTicket) -> None:
-    end = await _objection(ticket)
+    end = await in_database(_objection, ticket)
     if end is not None:
         raise end
 
@@ -107,20 +103,6 @@ async def _connect(ticket: ConsoleTicket) -> ByteStream:
         log.info("No console of %s: %s", ticket.machine, error.what)
         code = rights.NOT_RUNNING if error.code == "not_running" else UNREACHABLE
         raise SocketEnd(code, error.what) from error
-
-
-async def _first_to_end(*parts: Coroutine[Any, Any, None]) -> None:
-    """Run all parts until one ends, end the others, and raise what the first one raised."""
-    tasks = [asyncio.create_task(part) for part in parts]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-    for task in tasks:
-        if task in done:
-            task.result()
 
 
 async def _to_browser(socket: Socket, stream: ByteStream) -> None:
@@ -159,7 +141,7 @@ async def nudges(scope: Mapping[str, Any], receive: Receive, send: Send) -> None
     if not await socket.open(allowed=logged_in) or user is None or session is None:
         return
     try:
-        await _first_to_end(_pass_on(socket, user.pk, session.session_key or ""), _until_gone(socket))
+        await first_to_end(_pass_on(socket, user.pk, session.session_key or ""), _until_gone(socket))
     except SocketEnd as end:
         await socket.close(end)
     except Exception:
@@ -181,12 +163,7 @@ async def _pass_on(socket: Socket, user_id: int, session_key: str) -> None:
             patience = None
             if message is not None and message["type"] == "nudge":
                 await socket.send_text(json.dumps({"url": message["url"]}))
-            elif not await _logged_in(user_id, session_key):
+            elif not await in_database(rights.is_logged_in, user_id, session_key):
                 raise rights.logged_out()
             elif message is not None:
                 patience = LOOK_AGAIN_SECONDS
-
-
-@database_sync_to_async
-def _logged_in(user_id: int, session_key: str) -> bool:
-    return rights.is_logged_in(user_id, session_key)

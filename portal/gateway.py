@@ -260,8 +260,8 @@ class _ConsoleChild:
             try:
                 child = subprocess.Popen(
                     words,
-                    stdin=theirs,
-                    stdout=theirs,
+                    stdin=theirs.fileno(),
+                    stdout=theirs.fileno(),
                     stderr=said,
                     env=_environment(),
                     cwd=settings.BASE_DIR,

@@ -55,7 +55,7 @@ def take_turn(host: Host, *, asked: datetime, now: datetime) -> Turn | None:
     """Take the host's next generation. None: a pass that began after `asked` was made already, or one is under way."""
     HostState.objects.get_or_create(host=host)
     state = _locked(host)
-    if state.last_call is not None and state.last_call > asked:
+    if state.lease_until is None and state.last_call is not None and state.last_call > asked:
         return None
     if _is_busy(state, now):
         HostState.objects.filter(pk=host.pk).update(skipped=state.skipped + 1)

@@ -144,8 +144,8 @@ def _record_lease(seen: Verdict, now: datetime) -> bool:
 
 
 def _record_start(reservation: Reservation, seen: Verdict, now: datetime) -> bool:
-    fields = {"reason": "", "confirmed_end": seen.confirmed_end or reservation.end}
-    if not bookings.move(reservation, Status.STARTING, Status.ACTIVE, now=now, **fields):
+    confirmed = seen.confirmed_end or reservation.end
+    if not bookings.move(reservation, Status.STARTING, Status.ACTIVE, now=now, reason="", confirmed_end=confirmed):
         return False
     notices.tell(reservation.owner, f"{reservation.machine.hostname} is running.", now=now, url=_page(reservation))
     return True

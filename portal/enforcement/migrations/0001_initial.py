@@ -5,46 +5,59 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
-        ('inventory', '0001_initial'),
+        ("inventory", "0001_initial"),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='HostState',
+            name="HostState",
             fields=[
-                ('host', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='enforcement', serialize=False, to='inventory.host')),
-                ('generation', models.BigIntegerField(default=0)),
-                ('lease_until', models.DateTimeField(blank=True, null=True)),
-                ('skipped', models.PositiveIntegerField(default=0)),
-                ('last_call', models.DateTimeField(blank=True, null=True)),
-                ('last_success', models.DateTimeField(blank=True, null=True)),
-                ('last_error', models.JSONField(blank=True, null=True)),
-                ('report', models.JSONField(blank=True, null=True)),
-                ('drift_seconds', models.FloatField(default=0)),
-                ('needs_confirmation', models.JSONField(blank=True, default=list)),
-                ('confirmed', models.JSONField(blank=True, default=list)),
+                (
+                    "host",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        primary_key=True,
+                        related_name="enforcement",
+                        serialize=False,
+                        to="inventory.host",
+                    ),
+                ),
+                ("generation", models.BigIntegerField(default=0)),
+                ("lease_until", models.DateTimeField(blank=True, null=True)),
+                ("skipped", models.PositiveIntegerField(default=0)),
+                ("last_call", models.DateTimeField(blank=True, null=True)),
+                ("last_success", models.DateTimeField(blank=True, null=True)),
+                ("last_error", models.JSONField(blank=True, null=True)),
+                ("report", models.JSONField(blank=True, null=True)),
+                ("drift_seconds", models.FloatField(default=0)),
+                ("needs_confirmation", models.JSONField(blank=True, default=list)),
+                ("confirmed", models.JSONField(blank=True, default=list)),
             ],
         ),
         migrations.CreateModel(
-            name='StepLog',
+            name="StepLog",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('at', models.DateTimeField()),
-                ('generation', models.BigIntegerField()),
-                ('kind', models.CharField(max_length=30)),
-                ('machine', models.UUIDField(blank=True, null=True)),
-                ('subject', models.TextField(blank=True)),
-                ('done', models.BooleanField()),
-                ('error', models.JSONField(blank=True, null=True)),
-                ('host', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='steps', to='inventory.host')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("at", models.DateTimeField()),
+                ("generation", models.BigIntegerField()),
+                ("kind", models.CharField(max_length=30)),
+                ("machine", models.UUIDField(blank=True, null=True)),
+                ("subject", models.TextField(blank=True)),
+                ("done", models.BooleanField()),
+                ("error", models.JSONField(blank=True, null=True)),
+                (
+                    "host",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="steps", to="inventory.host"
+                    ),
+                ),
             ],
             options={
-                'ordering': ['-pk'],
-                'indexes': [models.Index(fields=['host', 'at'], name='enforcement_host_id_6aa3cd_idx')],
+                "ordering": ["-pk"],
+                "indexes": [models.Index(fields=["host", "at"], name="enforcement_host_id_6aa3cd_idx")],
             },
         ),
     ]

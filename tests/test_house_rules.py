@@ -159,7 +159,7 @@ def test_there_is_one_clock() -> None:
 
 def test_time_is_a_parameter() -> None:
     """What decides, writes or talks to a host is told the time by what was asked: a view, a task, a consumer."""
-    edges = "access|api|backends|consumers|context|forms|middleware|monitor|receivers|tasks|views"
+    edges = "access|admin|api|backends|consumers|context|forms|middleware|monitor|receivers|tasks|views"
     allowed = rf"portal/(\w+/)?({edges})\.py|portal/\w+/management/commands/\w+\.py"
     assert places(("portal",), calls({"clock.now"}), allowed) == []
 

@@ -6,28 +6,44 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
-        ('bookings', '0001_initial'),
-        ('machines', '0001_initial'),
+        ("bookings", "0001_initial"),
+        ("machines", "0001_initial"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='ConsoleTicket',
+            name="ConsoleTicket",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('digest', models.CharField(max_length=64, unique=True)),
-                ('session_key', models.CharField(blank=True, max_length=40)),
-                ('created', models.DateTimeField()),
-                ('expires', models.DateTimeField(db_index=True)),
-                ('used', models.DateTimeField(blank=True, null=True)),
-                ('machine', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='tickets', to='machines.virtualmachine')),
-                ('reservation', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='tickets', to='bookings.reservation')),
-                ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='tickets', to=settings.AUTH_USER_MODEL)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("digest", models.CharField(max_length=64, unique=True)),
+                ("session_key", models.CharField(blank=True, max_length=40)),
+                ("created", models.DateTimeField()),
+                ("expires", models.DateTimeField(db_index=True)),
+                ("used", models.DateTimeField(blank=True, null=True)),
+                (
+                    "machine",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="tickets",
+                        to="machines.virtualmachine",
+                    ),
+                ),
+                (
+                    "reservation",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="tickets", to="bookings.reservation"
+                    ),
+                ),
+                (
+                    "user",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="tickets", to=settings.AUTH_USER_MODEL
+                    ),
+                ),
             ],
         ),
     ]

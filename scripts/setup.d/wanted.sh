@@ -30,6 +30,7 @@ has_postgres() {
 has_redis() { program redis-server || program valkey-server; }
 has_libvirtd() { program libvirtd && at_least 9.0 "$(PATH=$PATH:/usr/sbin libvirtd --version)"; }
 has_qemu() { program qemu-system-x86_64 && at_least 7.2 "$(qemu-system-x86_64 --version)"; }
+has_network_roms() { any_file '/usr/lib/ipxe/qemu/efi-virtio.rom' || any_file '/usr/share/qemu/efi-virtio.rom'; }
 has_node() { program node && at_least 18 "$(node --version)"; }
 has_browser() { program chromium || program chromium-browser || program google-chrome; }
 
@@ -69,7 +70,7 @@ want_services() {
     want qemu-system-x86 has_qemu
     want qemu-utils program qemu-img
     want seabios any_file '/usr/share/seabios/vgabios-stdvga.bin'
-    want ipxe-qemu any_file '/usr/lib/ipxe/qemu/efi-virtio.rom'
+    want ipxe-qemu has_network_roms
     want dnsmasq-base program dnsmasq
     want iptables program iptables
     want ebtables program ebtables

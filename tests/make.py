@@ -1,4 +1,4 @@
-"""Makers of the world that tests need. All go through the apps' actions, so a test starts from what can really happen."""
+"""Makers of the world that tests need. All go through the apps' actions: a test starts from what can really happen."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta

@@ -13,7 +13,7 @@ from portal.errors import Forbidden, NotVisible
 
 
 class Access(HttpBearer):
-    """Lets in whoever may do what `scope` names; `request.user` is then that person. A session may do all, with CSRF proof."""
+    """Lets in who may do what `scope` names; `request.user` is then they. Sessions may do all, with CSRF proof."""
 
     def __init__(self, scope: Scope) -> None:
         super().__init__()

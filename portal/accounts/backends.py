@@ -28,4 +28,4 @@ class ThrottledBackend(ModelBackend):
             actions.login_failed(username, address, now)
             return None
         actions.login_succeeded(username, address)
-        return user  # type: ignore[return-value]
+        return user

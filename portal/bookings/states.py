@@ -84,8 +84,9 @@ def page() -> str:
     return f"""# The life of a reservation
 
 Made from portal/bookings/states.py by `python -m portal.bookings.states > docs/states.md`; a test keeps both alike.
-An arrow says who moves it: *owner* (also managers of the project, and operators), *approver*, *operator*, or the *portal*
-itself (the clock, and what hosts report). Green states hold a tile. A move is one compare-and-set: anyone may try, one wins.
+An arrow says who moves it: *owner* (also managers of the project, and operators), *approver*, *operator*, or the
+*portal* itself (the clock, and what hosts report). Green states hold a tile. A move is one compare-and-set: anyone may
+try, one wins.
 
 ```mermaid
 {drawing()}```

@@ -9,7 +9,7 @@ from portal import clock
 from portal.accounts.access import caller
 from portal.audit.admin import ReadOnly
 from portal.inventory import actions
-from portal.inventory.models import GPU, Flavor, Holding, Host, Image
+from portal.inventory.models import GPU, Flavor, Holding, Host, HostKind, Image
 
 
 @admin.register(Host)
@@ -27,7 +27,7 @@ class HostAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic at r
         if change:
             actions.save_host(obj, by=by, now=now)
         else:
-            obj.pk = actions.add_host(obj.name, obj.kind, layout=obj.layout, by=by, now=now).pk
+            obj.pk = actions.add_host(obj.name, HostKind(obj.kind), layout=obj.layout, by=by, now=now).pk
 
     def delete_model(self, request: HttpRequest, obj: Host) -> None:
         actions.delete_host(obj, by=caller(request), now=clock.now())
@@ -47,7 +47,7 @@ class GPUAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     actions = ["quarantine", "lift_quarantine"]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        return [name for name in self.fields if name != "enabled"]
+        return ["host", "address", "model", "memory_mib", "regimes", "handles", "iommu_key", "seen"]
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False

@@ -1,4 +1,4 @@
-"""Asks a host what GPUs it has, and stores it: at set-up only. Afterwards every pass of enforcement brings them along."""
+"""Asks a host what GPUs it has, and stores it: at set-up only. Later every pass of enforcement brings them along."""
 
 from datetime import datetime
 

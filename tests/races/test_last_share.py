@@ -148,7 +148,7 @@ def all_rounds(here: make.World) -> list[datetime]:
 
 
 def test_the_race_is_real(here: make.World) -> None:
-    """The control: without locks and constraints the share is sold twice, every time. Or else the rest proves nothing."""
+    """The control: without locks and constraints the share is sold twice, every time. Else the rest proves nothing."""
     starts = all_rounds(here)
     with without_constraints(), without_locks():
         for start in starts:

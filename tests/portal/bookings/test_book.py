@@ -200,7 +200,8 @@ def test_waiting_tiles_make_way_when_colours_are_used_up(world: World) -> None:
     for i, one in enumerate(spans):
         for two in spans[i + 1 :]:
             if one[2] < two[3] and two[2] < one[3]:
-                assert one[0] != two[0] and one[1] != two[1]
+                assert one[0] != two[0]
+                assert one[1] != two[1]
 
 
 def test_a_kept_machine_runs_once_at_a_time(world: World) -> None:

@@ -3,9 +3,11 @@
 from datetime import timedelta
 
 import pytest
+from passlib.hash import sha512_crypt
 
 from portal.accounts import actions as accounts
-from portal.bookings import actions, seal
+from portal.accounts.models import Membership
+from portal.bookings import actions
 from portal.bookings.errors import Changed, NoCapacity, WrongState
 from portal.bookings.models import Reservation
 from portal.bookings.states import Status
@@ -35,7 +37,8 @@ def test_cancelling_a_running_one_ends_it_now(world: World) -> None:
     assert (reservation.status, reservation.end, reservation.ended_by_person) == (Status.ENDING, at(2), True)
     assert (reservation.stop_asked, reservation.force_at) == (at(2), at(2) + timedelta(seconds=60))
     tile = make.tile(reservation)
-    assert tile.held and tile.period.upper == tile.guard.upper == at(2)
+    assert tile.held
+    assert tile.period.upper == tile.guard.upper == at(2)
     assert actions.release(reservation, at(2.1))
     assert not actions.release(reservation, at(2.1))
     assert reservation.start == at(1)  # the used hour stays on record
@@ -68,9 +71,7 @@ def test_who_may_end(world: World, verb: object) -> None:
         with pytest.raises(Forbidden):
             verb(reservation, by=person, now=at(2))  # type: ignore[operator]
     manager = make.user("mara")
-    accounts.save_membership(
-        accounts.Membership(project=world.people.project, user=manager, role="manager"), by=None, now=NOW
-    )
+    accounts.save_membership(Membership(project=world.people.project, user=manager, role="manager"), by=None, now=NOW)
     verb(reservation, by=manager, now=at(2))  # type: ignore[operator]
     assert Reservation.objects.get(pk=reservation.pk).status == Status.ENDING
 
@@ -105,7 +106,7 @@ def test_the_password_is_shown_once_to_its_owner(world: World) -> None:
         with pytest.raises(Forbidden):
             actions.reveal_password(reservation, by=person, now=NOW)
     password = actions.reveal_password(reservation, by=world.people.ada, now=NOW)
-    assert seal.sha512_crypt.verify(password, reservation.password_hash)
+    assert sha512_crypt.verify(password, reservation.password_hash)
     assert password not in reservation.password_sealed
     with pytest.raises(WrongState):
         actions.reveal_password(reservation, by=world.people.ada, now=NOW)

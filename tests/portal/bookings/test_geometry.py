@@ -12,20 +12,22 @@ GEOMETRY = (Path(__file__).parents[2] / "data" / "geometry.sql").read_text()
 PUT = """
 create function pg_temp.put(r int, g int, k text, s text, c int4range, prof text, sl int4range, h int, grp text,
   h0 numeric, h1 numeric, me boolean default false, switch numeric default 0) returns text language plpgsql as $$
-declare p tstzrange := tstzrange('2027-01-01'::timestamptz + h0 * interval '1 hour', '2027-01-01'::timestamptz + h1 * interval '1 hour');
-  q tstzrange := tstzrange(lower(p) - switch * interval '1 hour', upper(p));
+declare zero timestamptz := '2027-01-01'; hour interval := '1 hour';
+  p tstzrange := tstzrange(zero + h0 * hour, zero + h1 * hour);
+  q tstzrange := tstzrange(lower(p) - switch * hour, upper(p));
 begin
-  insert into bookings_placement(id, vgpu_type, held, reservation_id, gpu_id, regime, size_group, cell, cell_profile, slot,
-    handle, media, iommu_group, period, guard)
+  insert into bookings_placement(id, vgpu_type, held, reservation_id, gpu_id, regime, size_group, cell, cell_profile,
+    slot, handle, media, iommu_group, period, guard)
   values (gen_random_uuid(), s, true, md5('r' || r)::uuid, md5('g' || g)::uuid, k, s, c, prof, sl, h, me, grp, p, q);
   return 'accepted';
 exception when exclusion_violation or check_violation then
   return 'refused: ' || coalesce(nullif(substring(sqlerrm from '"([a-z_]+)"[^"]*$'), ''), sqlerrm);
 end $$;
-"""  # noqa: E501
+"""
 SWAP = """
-update bookings_placement set cell = case reservation_id when md5('r1')::uuid then '[1,2)'::int4range else '[0,1)'::int4range end,
-  handle = 1 - handle where reservation_id in (md5('r1')::uuid, md5('r2')::uuid)
+update bookings_placement set handle = 1 - handle,
+  cell = case reservation_id when md5('r1')::uuid then '[1,2)'::int4range else '[0,1)'::int4range end
+where reservation_id in (md5('r1')::uuid, md5('r2')::uuid)
 """
 
 
@@ -37,7 +39,7 @@ def wants() -> list[tuple[str, str, str]]:
 
 
 def verdicts(wanted: str, count: int) -> list[str]:
-    """ "accepted twice" or "refused one_regime", one for each tile put; in a line with two, the last words are the last."""
+    """One verdict for each tile put; in a line with two tiles and one verdict, it is the second's."""
     words = wanted.split(", ")
     if wanted.endswith(" twice"):
         return ["accepted"] * count
@@ -54,7 +56,9 @@ def test_the_table_accepts_and_refuses_what_the_reference_says() -> None:
             expected = verdicts(wanted, len(answers))
             for answer, want in zip(answers, expected, strict=True):
                 kind, _, name = want.partition(" ")
-                assert answer.startswith(kind) and name in answer, f"{what}: wanted {wanted}, got {answers}"
+                told = f"{what}: wanted {wanted}, got {answers}"
+                assert answer.startswith(kind), told
+                assert name in answer, told
         cursor.execute("set constraints all deferred")
         cursor.execute(SWAP)
         cursor.execute("set constraints one_regime, one_cell, one_slot, one_handle, one_group immediate")
@@ -68,7 +72,8 @@ def test_the_table_accepts_and_refuses_what_the_reference_says() -> None:
 def test_every_exclusion_of_the_reference_is_there_and_deferrable(name: str) -> None:
     with connection.cursor() as cursor:
         cursor.execute(
-            "select contype, condeferrable, condeferred, pg_get_constraintdef(oid) from pg_constraint where conname = %s",
+            "select contype, condeferrable, condeferred, pg_get_constraintdef(oid) from pg_constraint"
+            " where conname = %s",
             [name],
         )
         kind, deferrable, deferred, text = cursor.fetchone()

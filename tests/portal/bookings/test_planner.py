@@ -1,0 +1,177 @@
+"""The planner as pure geometry: never an overlap, never a refusal where a place can be made."""
+
+from itertools import combinations
+from uuid import UUID
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from portal.bookings import planner
+from portal.bookings.plan import Card, Fact, Load, Need, Offer, Period, Room, Scene, Spot, Tile
+from tests.make import at
+
+SMALL = Offer("T4-4Q", "equal", "4G", tuple((k, k + 1) for k in range(4)))
+BIG = Offer("T4-8Q", "equal", "8G", ((0, 1), (1, 2)))
+NEEDS = {
+    "small": Need("equal", ("T4-4Q",), 1, 256),
+    "big": Need("equal", ("T4-8Q",), 2, 512),
+    "whole": Need("whole", (), 4, 1024),
+}
+
+
+def card(number: int, *, iommu: str = "", handles: int = 16) -> Card:
+    """A T4 of host 1 that can also be passed through whole."""
+    return Card(
+        UUID(int=number), 1, "Tesla T4", iommu or f"h:{number}", handles, frozenset({"equal", "whole"}), (SMALL, BIG)
+    )
+
+
+def period(start: float, end: float, change: float = 0) -> Period:
+    return Period(at(start), at(end), at(start - change))
+
+
+def tile(number: int, spot: Spot, when: Period) -> Tile:
+    """What stands in the table after a spot was taken."""
+    where = (spot.regime, spot.size_group, spot.cell, spot.handle)
+    return Tile(UUID(int=1000 + number), spot.card.id, spot.card.iommu, *where, when, movable=True)
+
+
+def clash(one: Tile, two: Tile) -> bool:
+    """The exclusion constraints of the table, for the regimes used here."""
+    meet = one.period.meets(two.period)
+    whole = "whole" in (one.regime, two.regime)
+    if one.iommu == two.iommu and meet and whole:
+        return True
+    if one.card != two.card:
+        return False
+    if (one.regime, one.size_group) != (two.regime, two.size_group) or whole:
+        return one.period.guards(two.period)
+    return meet and (one.cell == two.cell or one.handle == two.handle)
+
+
+def take(scene: Scene, number: int, spot: Spot, when: Period) -> Scene:
+    """The scene after a booking, with the tiles that made way where they are now."""
+    moved = {pk: (cell, handle) for pk, cell, handle in spot.moves}
+    stay = [
+        Tile(t.id, t.card, t.iommu, t.regime, t.size_group, *moved.get(t.id, (t.cell, t.handle)), t.period, t.movable)
+        for t in scene.tiles
+    ]
+    need_loads = (*scene.loads, Load(1, when, 1, 256))
+    return Scene(scene.cards, (*stay, tile(number, spot, when)), scene.facts, need_loads, scene.rooms)
+
+
+hours = st.integers(0, 24)
+wishes = st.tuples(st.sampled_from(sorted(NEEDS)), hours, st.integers(1, 6))
+
+
+@given(st.lists(wishes, max_size=40), st.booleans(), st.sampled_from([0, 0.5]), st.integers(2, 16))
+def test_tiles_never_clash(asked: list[tuple[str, int, int]], one_group: bool, change: float, handles: int) -> None:
+    group = "h:shared" if one_group else ""
+    scene = Scene((card(1, iommu=group, handles=handles), card(2, iommu=group, handles=handles)))
+    for number, (name, start, length) in enumerate(asked):
+        when = period(start, start + length, change)
+        spot = planner.choose(NEEDS[name], when, scene) or planner.makes_way(NEEDS[name], when, scene)
+        if spot is not None:
+            scene = take(scene, number, spot, when)
+            assert spot.handle < handles
+            assert spot.regime == "whole" or spot.cell in {c for o in spot.card.offers for c in o.cells}
+    assert not [pair for pair in combinations(scene.tiles, 2) if clash(*pair)]
+
+
+@given(st.lists(st.tuples(hours, st.integers(1, 6)), max_size=40))
+def test_equal_shares_are_refused_only_where_all_are_taken(asked: list[tuple[int, int]]) -> None:
+    """Recolouring is exact: four shares hold whatever never needs five at once."""
+    scene = Scene((card(1),))
+    for number, (start, length) in enumerate(asked):
+        when = period(start, start + length)
+        spot = planner.choose(NEEDS["small"], when, scene) or planner.makes_way(NEEDS["small"], when, scene)
+        there = [t.period for t in scene.tiles if t.period.meets(when)]
+        moments = [when.start, *(p.start for p in there if p.start > when.start)]
+        fullest = max(sum(p.start <= moment < p.end for p in there) for moment in moments)
+        assert (spot is not None) == (fullest < 4)
+        assert planner.is_loose(NEEDS["small"], when, scene) == (fullest < 4)
+        if spot is not None:
+            scene = take(scene, number, spot, when)
+
+
+@given(st.lists(st.tuples(hours, st.integers(1, 6)), max_size=20))
+def test_tiles_that_have_begun_stay_where_they_are(asked: list[tuple[int, int]]) -> None:
+    scene = Scene((card(1),))
+    for number, (start, length) in enumerate(asked):
+        when = period(start, start + length)
+        spot = planner.choose(NEEDS["small"], when, scene)
+        if spot is not None:
+            scene = take(scene, number, spot, when)
+    fixed = Scene(
+        scene.cards,
+        tuple(
+            Tile(t.id, t.card, t.iommu, t.regime, t.size_group, t.cell, t.handle, t.period, t.period.start > at(3))
+            for t in scene.tiles
+        ),
+    )
+    spot = planner.makes_way(NEEDS["small"], period(4, 12), fixed)
+    begun = {t.id for t in fixed.tiles if not t.movable}
+    assert spot is None or not begun & {pk for pk, _, _ in spot.moves}
+
+
+def test_sizes_keep_together_and_empty_cards_stay_whole() -> None:
+    scene, when = Scene((card(1), card(2))), period(1, 3)
+    cards = []
+    for number in range(5):
+        spot = planner.choose(NEEDS["small"], when, scene)
+        assert spot is not None
+        cards.append(spot.card.id.int)
+        scene = take(scene, number, spot, when)
+    assert cards == [1, 1, 1, 1, 2]
+
+
+def test_the_cell_with_the_smallest_gap_is_taken() -> None:
+    scene = Scene((card(1),))
+    for number, (start, end) in enumerate([(0, 2), (0, 4)]):
+        spot = planner.choose(NEEDS["small"], period(start, end), scene)
+        assert spot is not None
+        scene = take(scene, number, spot, period(start, end))
+    later = planner.choose(NEEDS["small"], period(4, 6), scene)
+    assert later is not None
+    assert later.cell == scene.tiles[1].cell  # back to back with the one that ends at 4
+
+
+def test_the_type_named_first_comes_first() -> None:
+    need = Need("equal", ("T4-8Q", "T4-4Q"), 1, 256)
+    spot = planner.choose(need, period(1, 2), Scene((card(1),)))
+    assert spot is not None
+    assert spot.name == "T4-8Q"
+
+
+def test_a_whole_card_takes_its_group_with_it() -> None:
+    scene = Scene((card(1, iommu="h:40"), card(2, iommu="h:40"), card(3)))
+    small = planner.choose(NEEDS["small"], period(1, 3), scene)
+    assert small is not None
+    taken = take(scene, 0, small, period(1, 3))
+    whole = planner.choose(NEEDS["whole"], period(2, 4), taken)
+    assert whole is not None
+    assert (whole.card.id.int, whole.cell, whole.name) == (3, (None, None), "Tesla T4")
+    assert planner.choose(NEEDS["whole"], period(3, 4), taken) is not None
+    seen = Scene(scene.cards[:2], facts=(Fact(UUID(int=2), "foreign", None, "4G", 0),))
+    assert planner.choose(NEEDS["whole"], period(1, 3), seen) is None
+
+
+def test_our_own_vgpu_counts_once() -> None:
+    scene, when = Scene((card(1),)), period(1, 3)
+    for number in range(3):
+        spot = planner.choose(NEEDS["small"], when, scene)
+        assert spot is not None
+        scene = take(scene, number, spot, when)
+    stuck = Fact(UUID(int=1), "stuck", scene.tiles[0].id, "4G", 0)
+    assert planner.choose(NEEDS["small"], when, Scene(scene.cards, scene.tiles, (stuck,))) is not None
+    stranger = Fact(UUID(int=1), "stuck", UUID(int=77), "4G", 3)
+    assert planner.choose(NEEDS["small"], when, Scene(scene.cards, scene.tiles, (stranger,))) is None
+
+
+def test_processors_and_memory_are_counted_moment_by_moment() -> None:
+    rooms = ((1, Room(2, 600)),)
+    loads = (Load(1, period(1, 2), 1, 256), Load(1, period(3, 4), 1, 256))
+    scene = Scene((card(1),), loads=loads, rooms=rooms)
+    assert planner.choose(NEEDS["small"], period(0, 5), scene) is not None
+    assert planner.choose(NEEDS["big"], period(0, 5), scene) is None
+    assert planner.choose(NEEDS["big"], period(2, 3), scene) is not None

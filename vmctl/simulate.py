@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,12 +24,10 @@ from vmctl.errors import bad_input
 from vmctl.host import Host
 from vmctl.layouts import FREE_FUNCTIONS, LAYOUTS, OWN_TYPES, build
 from vmctl.model import MediatedDevice, PCIFunction, StandInVideo
+from vmctl.simulated_driver import TYPES, Card, Held
 
 LAYOUT_FILE = ".layout"
-TYPES = "mdev_supported_types"
-Held = Mapping[str, tuple[Path, str]]
-"""The vGPUs on a GPU: uuid -> the function it was made on, and its type."""
-
+BOOTED = ".booted"  # the boot of the machine that the state belongs to
 UNSETTLED = ".unsettled"  # there while a kernel write is being answered: a process died inside it if it stays
 
 
@@ -58,9 +56,10 @@ class SimulatedHost(Host):
     """A host on such a tree."""
 
     def __post_init__(self) -> None:
-        if (self.root / UNSETTLED).exists():
-            with _Kernel(self.root.resolve()).alone():
-                pass  # a process died while the kernel was answering; a kernel would have finished
+        kernel = _Kernel(self.root.resolve())
+        if not kernel.is_settled():
+            with kernel.alone():
+                pass  # a process died while the kernel was answering, or the machine was booted anew
 
     @property
     def simulated(self) -> bool:
@@ -94,9 +93,28 @@ class _Kernel:
         """Hold the kernel's lock; first put the tree right if a process died while it held it."""
         with (self.root / ".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if (self.root / UNSETTLED).exists():
+            if not self.is_settled():
+                self.boot()
                 self.settle(self.cards())
             yield
+
+    def is_settled(self) -> bool:
+        return not (self.root / UNSETTLED).exists() and self._booted() == self._boot_id()
+
+    def boot(self) -> None:
+        """mdevs do not survive a reboot (1.1); the VFs are on again, as by the unit that hosts have for it (1.2)."""
+        if self._booted() != self._boot_id():
+            (self.root / UNSETTLED).touch()
+            for name in os.listdir(self.bus):
+                (self.bus / name).unlink()
+            (self.root / BOOTED).write_text(self._boot_id())
+
+    def _booted(self) -> str:
+        file = self.root / BOOTED
+        return file.read_text() if file.exists() else ""
+
+    def _boot_id(self) -> str:
+        return (self.root / "proc/sys/kernel/random/boot_id").read_text()
 
     def write(self, path: Path, value: str) -> None:
         if path.name == "create" and path.parents[1].name == TYPES:
@@ -117,7 +135,7 @@ class _Kernel:
             _refuse(errno.EINVAL, where)
         if (self.bus / uuid).is_symlink():
             _refuse(errno.EEXIST, where)
-        card = _Card.of(parent)
+        card = Card.of(parent)
         if card.left(self._held(card), parent, kind) == 0:
             _refuse(errno.ENOSPC, where)
         with self._changing(card):
@@ -132,21 +150,21 @@ class _Kernel:
         """Take an mdev away (1.1). Nothing but 1 is an order."""
         if value != "1":
             _refuse(errno.EINVAL, device)
-        with self._changing(_Card.of(device.parent)):
+        with self._changing(Card.of(device.parent)):
             (self.bus / device.name).unlink()  # from here on it does not exist
 
     @contextmanager
-    def _changing(self, card: _Card) -> Iterator[None]:
+    def _changing(self, card: Card) -> Iterator[None]:
         (self.root / UNSETTLED).touch()
         yield
         self.settle([card])
 
-    def cards(self) -> list[_Card]:
+    def cards(self) -> list[Card]:
         parents = self.root / "sys/class/mdev_bus"
-        found = {card.physical: card for name in os.listdir(parents) for card in [_Card.of((parents / name).resolve())]}
+        found = {card.physical: card for name in os.listdir(parents) for card in [Card.of((parents / name).resolve())]}
         return list(found.values())
 
-    def settle(self, cards: list[_Card]) -> None:
+    def settle(self, cards: list[Card]) -> None:
         """Make folders, links of types, counters and groups agree with the vGPUs that exist."""
         for card in cards:
             held = self._held(card)
@@ -163,7 +181,7 @@ class _Kernel:
         self._leave_groups()
         (self.root / UNSETTLED).unlink(missing_ok=True)
 
-    def _settle_function(self, card: _Card, held: Held, parent: Path) -> None:
+    def _settle_function(self, card: Card, held: Held, parent: Path) -> None:
         """A VF with a vGPU shows types of its own, a free one those of all free ones."""
         free = self.root / FREE_FUNCTIONS / card.physical.name
         own = self.root / OWN_TYPES / parent.name
@@ -188,7 +206,7 @@ class _Kernel:
             draft.symlink_to(text)
             draft.rename(link)
 
-    def _settle_types(self, folder: Path, card: _Card, held: Held, parent: Path | None) -> None:
+    def _settle_types(self, folder: Path, card: Card, held: Held, parent: Path | None) -> None:
         """Links and counters of the types that `parent` shows; None: a free VF."""
         for kind in card.types:
             devices = {uuid: where / uuid for uuid, (where, made) in held.items() if (where, made) == (parent, kind)}
@@ -208,7 +226,7 @@ class _Kernel:
         draft.write_text(text)
         draft.replace(path)  # a reader sees the old number or the new one
 
-    def _held(self, card: _Card) -> Held:
+    def _held(self, card: Card) -> Held:
         devices = {name: (self.bus / name).resolve() for name in os.listdir(self.bus)}
         return {
             uuid: (device.parent, os.path.basename(os.readlink(device / "mdev_type")))
@@ -232,54 +250,6 @@ class _Kernel:
             members = os.listdir(devices) if devices.exists() else []
             if all(_is_uuid(member) and not (self.bus / member).is_symlink() for member in members):
                 shutil.rmtree(groups / name)
-
-
-@dataclass(frozen=True)
-class _Card:
-    """One GPU as the driver sees it: its PF, the functions it makes vGPUs on, and size and most of each type."""
-
-    physical: Path
-    parents: frozenset[Path]
-    types: Mapping[str, tuple[int, int]]
-
-    @classmethod
-    def of(cls, function: Path) -> _Card:
-        """The GPU that a function (PF or VF) belongs to."""
-        physical = (function / "physfn").resolve() if (function / "physfn").is_symlink() else function
-        virtual = [(physical / name).resolve() for name in os.listdir(physical) if name.startswith("virtfn")]
-        kinds = function / TYPES
-        return cls(
-            physical,
-            frozenset(virtual or [physical]),
-            {kind: _size(kinds / kind) for kind in os.listdir(kinds)},
-        )
-
-    @property
-    def has_functions(self) -> bool:
-        return self.physical not in self.parents
-
-    def left(self, held: Held, function: Path | None, kind: str) -> int:
-        """How many more vGPUs of a type this function takes now; None: any free VF.
-
-        All vGPUs of one GPU have one frame buffer size, of any series (3.1, equal-size); the first decides, the last
-        one gone frees the choice. A VF holds one at most, whatever the GPU still has (1.2).
-        """
-        size, most = self.types[kind]
-        if any(self.types[other][0] != size for _, other in held.values()):
-            return 0
-        left = most - len(held)
-        if function == self.physical:
-            return left
-        return min(left, 0 if any(where == function for where, _ in held.values()) else 1)
-
-
-def _size(kind: Path) -> tuple[int, int]:
-    """Frame buffer in MiB and most at equal size, as the type's description says."""
-    text = (kind / "description").read_text()
-    found = re.search(r"framebuffer=(\d+)M.*max_instance=(\d+)", text)
-    if found is None:
-        raise ValueError(f"{kind}: no size in {text!r}")
-    return int(found[1]), int(found[2])
 
 
 def _is_uuid(name: str) -> bool:

@@ -137,17 +137,17 @@ def _refused(host: Host, wanted: WantedVGPU, parent: str, error: OSError) -> NoR
 
 
 def _holder(host: Host, uuid: str) -> str | None:
-    """The process that has the device's VFIO group open, if one can be seen."""
-    group = host.link(_bus(host) / uuid / "iommu_group")
-    if group is None:
-        return None
+    """The process that has the device open, by its VFIO group or (iommufd) by itself, if one can be seen."""
+    where = _bus(host) / uuid
+    nodes = {f"/dev/vfio/devices/{name}" for name in host.names(where / "vfio-dev")}
+    nodes |= {f"/dev/vfio/{group}" for group in [host.link(where / "iommu_group")] if group}
     for process in host.names(host.path("/proc")):
         if not process.isdecimal():
             continue
         folder = host.path(f"/proc/{process}/fd")
         for handle in host.names(folder):
             try:
-                if os.readlink(folder / handle) == f"/dev/vfio/{group}":
+                if os.readlink(folder / handle) in nodes:
                     return process
             except OSError:
                 continue  # closed meanwhile

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,20 +21,19 @@ def bare(tmp_path: Path) -> Host:
 
 
 @pytest.fixture
-def t4(tmp_path: Path) -> SimulatedHost:
-    prepare(tmp_path / "t4", "t4")
-    return SimulatedHost("t4", root=tmp_path / "t4", state_dir=tmp_path / "t4-state")
-
-
-@pytest.fixture(scope="session")
-def a40_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    tree = tmp_path_factory.mktemp("a40") / "root"
-    prepare(tree, "a40")
-    return tree
+def memory() -> Iterator[Path]:
+    """A folder in memory, as the kernel's own is; a tree of thousands of files takes seconds on a busy disk."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as folder:
+        yield Path(folder)
 
 
 @pytest.fixture
-def a40(a40_tree: Path, tmp_path: Path) -> SimulatedHost:
-    """Copied by hard links: the simulated kernel replaces files, it never writes into one."""
-    shutil.copytree(a40_tree, tmp_path / "a40", symlinks=True, copy_function=os.link)
-    return SimulatedHost("a40", root=tmp_path / "a40", state_dir=tmp_path / "a40-state")
+def t4(memory: Path) -> SimulatedHost:
+    prepare(memory / "t4", "t4")
+    return SimulatedHost("t4", root=memory / "t4", state_dir=memory / "t4-state")
+
+
+@pytest.fixture
+def a40(memory: Path) -> SimulatedHost:
+    prepare(memory / "a40", "a40")
+    return SimulatedHost("a40", root=memory / "a40", state_dir=memory / "a40-state")

@@ -185,6 +185,15 @@ def test_a_share_in_use_is_not_released_because_the_kernel_would_sleep(t4: Simul
     assert gpus.provided(t4) == [made]
 
 
+def test_a_share_that_is_open_by_iommufd_is_in_use_too(t4: SimulatedHost) -> None:
+    made = gpus.provide(t4, wanted(T4, "T4-4Q"))
+    plant(t4.root, f"/sys/bus/mdev/devices/{made.uuid}/vfio-dev/vfio3/ = <dir>")
+    plant(t4.root, "/proc/4711/fd/9 -> /elsewhere")
+    t4.path("/proc/4711/fd/23").symlink_to("/dev/vfio/devices/vfio3")
+    with pytest.raises(VmctlError, match="in use by process 4711"):
+        gpus.release(t4, made)
+
+
 @pytest.mark.field("A13")
 def test_a_failed_release_keeps_the_handle_and_a_later_one_frees_it(t4: SimulatedHost) -> None:
     made = gpus.provide(t4, wanted(T4, "T4-4Q"))
@@ -222,7 +231,7 @@ def test_fifty_rounds_leave_nothing(t4: SimulatedHost) -> None:
     for _ in range(50):
         gpus.release(t4, gpus.provide(t4, wanted(T4, "T4-16Q")))
     left = {path.relative_to(t4.root) for path in t4.root.rglob("*")} - set(before)
-    assert {str(path) for path in left} <= {".lock"}
+    assert {str(path) for path in left} <= {".lock", ".booted"}
     assert t4.link(t4.pci(T4) / "driver") == driver
 
 

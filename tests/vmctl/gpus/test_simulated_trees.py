@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -150,3 +151,22 @@ def test_a_tree_is_made_once_and_never_over_something_else(tmp_path: Path) -> No
     with pytest.raises(VmctlError, match="something else"):
         prepare(tmp_path / "full", "t4")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["full", "host"]
+
+
+def test_vgpus_do_not_survive_a_reboot(a40: SimulatedHost) -> None:
+    gpus.provide(a40, wanted("0000:41:00.0", "A40-8Q"))
+    boot = a40.path("/proc/sys/kernel/random/boot_id")
+    boot.unlink()
+    boot.write_text("another\n")
+    again = SimulatedHost("a40", root=a40.root, state_dir=a40.state_dir)
+    assert gpus.provided(again) == []
+    assert set(counters(again.pci("0000:41:00.4") / "mdev_supported_types").values()) == {1}
+    made = gpus.provide(again, wanted("0000:41:00.0", "A40-48Q"))
+    assert gpus.provided(SimulatedHost("a40", root=a40.root, state_dir=a40.state_dir)) == [made]
+
+
+def test_two_that_make_the_same_tree_both_use_it(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(prepare, tmp_path / "host/root", "t4") for _ in range(4)]:
+            done.result()
+    assert [path.name for path in (tmp_path / "host").iterdir()] == ["root"]

@@ -12,7 +12,7 @@ from vmctl import gpus, launch, observe, reconcile, state, stop, storage
 from vmctl import mark as marks
 from vmctl.errors import Code, VmctlError
 from vmctl.hypervisor import Hypervisor, connect
-from vmctl.model import DesiredState, ProvidedVGPU
+from vmctl.model import DesiredState, ProvidedVGPU, Unknown
 from vmctl.observation import Observation
 from vmctl.report import Json, Outcome, planned, report_json
 from vmctl.site import Site
@@ -46,8 +46,10 @@ def apply(site: Site, desired: DesiredState, now: datetime, budget: float = BUDG
             found = reconcile.plan(desired, observed, now)
             worker = Worker(site, hypervisor, desired, observed, now, deadline)
             outcomes = [worker.carry_out(step) for step in found.steps]
+            gaps = worker.keep_filter()
             after = _look(site, hypervisor, desired, now)
             worker.forget_vanished(after)
+            after = replace(after, unknown=after.unknown + gaps)
     return report_json(after, memory, outcomes, found.needs_confirmation)
 
 
@@ -127,6 +129,18 @@ class Worker:
     def _clear(self, machine: str) -> None:
         storage.clear(self.site.storage, machine)
         self.site.console(machine).unlink(missing_ok=True)
+
+    def keep_filter(self) -> tuple[Unknown, ...]:
+        """Keep running machines away from addresses that the host has got since they started."""
+        if not self.observed.machines:
+            return ()
+        try:
+            launch.bring_up_filter(self.site.host, self.hypervisor)
+        except VmctlError as error:
+            if error.code == Code.UNREACHABLE:
+                raise
+            return (Unknown("filter of the guests", error.what),)
+        return ()
 
     def forget_vanished(self, after: Observation) -> None:
         """Cross out vGPUs that went without us (a reboot of the host), where everything could be read."""

@@ -74,8 +74,8 @@ def _wire(site: Site, hypervisor: Hypervisor, wish: DesiredMachine, neighbours: 
 
 def bring_up_filter(host: Host, hypervisor: Hypervisor) -> None:
     """Have the guests' filter defined with the host's addresses of now; running machines follow."""
-    wanted = network.render_filter(host_addresses(host))
     found = hypervisor.filter(domain.FILTER)
+    wanted = network.render_filter(host_addresses(host), network.UUID if found is None else network.filter_uuid(found))
     if found is None or not network.same_filter(wanted, found):
         hypervisor.define_filter(wanted)
 

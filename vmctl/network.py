@@ -69,13 +69,18 @@ def _free_address(start: int, network: GuestNetwork, taken: frozenset[str]) -> I
     )
 
 
-def render_filter(host_addresses: Iterable[str]) -> str:
+UUID = "5c0f7d0e-6b1c-5f0e-9d7e-3a7c6e55e2a1"
+"""The filter's identity at libvirt, which refuses a second definition of a name under another one."""
+
+
+def render_filter(host_addresses: Iterable[str], uuid: str = UUID) -> str:
     """The filter of every machine: out to the world, but not to the host itself nor to its neighbours.
 
     The host's addresses stand in the filter, not in each domain, so that one definition brings all running machines
     up to date when the host gets a new address.
     """
     root = ET.Element("filter", name=FILTER, chain="root")
+    ET.SubElement(root, "uuid").text = uuid
     ET.SubElement(root, "filterref", filter="clean-traffic")
     for protocol in ("udp", "tcp"):
         _rule(root, "accept", BEFORE_ACCEPT, dstipaddr="$GATEWAY", protocol=protocol, dstportstart="53")
@@ -90,6 +95,11 @@ def render_filter(host_addresses: Iterable[str]) -> str:
 def _rule(root: ET.Element, action: str, priority: int, **match: str) -> None:
     rule = ET.SubElement(root, "rule", action=action, direction="out", priority=str(priority))
     ET.SubElement(rule, "ip", match)
+
+
+def filter_uuid(xml: str) -> str:
+    """The identity that a defined filter has."""
+    return ET.fromstring(xml).findtext("uuid", UUID)
 
 
 def same_filter(ours: str, theirs: str) -> bool:

@@ -52,8 +52,11 @@ def function(address: str, **texts: str) -> str:
 def kind(address: str, driver_id: str, *, name: str = "", description: str = "", available: str = "1") -> str:
     """An mdev type of a function; an empty name or description is not there at all, as some drivers have it."""
     folder = f"/sys/bus/pci/devices/{address}/mdev_supported_types/{driver_id}"
-    lines = [f"{folder}/available_instances = {available}", f"{folder}/device_api = vfio-pci", f"{folder}/devices/ ="]
-    lines = [line if " = " in line else f"{line} " for line in lines]
+    lines = [
+        f"{folder}/available_instances = {available}",
+        f"{folder}/device_api = vfio-pci",
+        f"{folder}/devices/ = <dir>",
+    ]
     if name:
         lines.append(f"{folder}/name = {name}")
     if description:

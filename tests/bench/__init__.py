@@ -1,0 +1,1 @@
+"""Benchmarks: ratios within one run, one JSON object a line."""

@@ -235,9 +235,18 @@ class Host:
     def _journal(self, entry: dict[str, str | None]) -> None:
         stamp: dict[str, str | None] = {"at": self.now().isoformat()}
         line = json.dumps(stamp | entry) + "\n"
-        self.state_dir.mkdir(parents=True, exist_ok=True)
-        with (self.state_dir / "journal.jsonl").open("a") as journal:
-            journal.write(line)
+        try:
+            self.state_dir.mkdir(parents=True, exist_ok=True)
+            with (self.state_dir / "journal.jsonl").open("a") as journal:
+                journal.write(line)
+        except OSError as error:
+            # As an error of its own: a full disk must not look like a GPU without room.
+            raise VmctlError(
+                Code.FAILED,
+                f"The journal in {self.state_dir} cannot be written: {error.strerror}.",
+                "Free disk space, or let vmctl's user write there.",
+                retry=True,
+            ) from error
 
     # -- commands
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NoReturn
 from uuid import UUID
 
-from vmctl.errors import bad_input
+from vmctl.errors import Code, VmctlError, bad_input
 from vmctl.host import Host
 from vmctl.layouts import FREE_FUNCTIONS, LAYOUTS, OWN_TYPES, build
 from vmctl.model import MediatedDevice, PCIFunction, StandInVideo
@@ -36,19 +36,28 @@ def prepare(root: Path, layout: str) -> None:
     if layout not in LAYOUTS:
         raise bad_input(f"There is no simulated layout {layout!r}.", f"Choose one of {', '.join(sorted(LAYOUTS))}.")
     if not (root / LAYOUT_FILE).exists():
-        root.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=f".{root.name}-", dir=root.parent))
-        build(draft, layout)
-        (draft / OWN_TYPES).mkdir(parents=True, exist_ok=True)
-        (draft / LAYOUT_FILE).write_text(layout)
-        draft.chmod(0o755)
         try:
-            draft.rename(root)  # whole or not at all; an empty folder gives way
-        except OSError:
-            shutil.rmtree(draft)  # somebody else was faster, or something else lies there
+            _make(root, layout)
+        except OSError as error:
+            raise VmctlError(
+                Code.FAILED, f"No simulated host can be made at {root}: {error.strerror}.", "Choose another root."
+            ) from error
     found = (root / LAYOUT_FILE).read_text() if (root / LAYOUT_FILE).exists() else "something else"
     if found != layout:
         raise bad_input(f"{root} holds {found}, not the layout {layout}.", "Give each simulated host its own root.")
+
+
+def _make(root: Path, layout: str) -> None:
+    root.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{root.name}-", dir=root.parent) as folder:
+        draft = Path(folder) / "root"
+        build(draft, layout)
+        (draft / OWN_TYPES).mkdir(parents=True, exist_ok=True)
+        (draft / LAYOUT_FILE).write_text(layout)
+        try:
+            draft.rename(root)  # whole or not at all; an empty folder gives way
+        except OSError:
+            pass  # somebody else was faster, or something else lies there: seen by its layout
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.vmctl.gpus.trees import function, kind, nvidia, plant
 from vmctl import gpus
-from vmctl.errors import VmctlError
+from vmctl.errors import Code, VmctlError
 from vmctl.host import Host
 from vmctl.model import Regime, WantedVGPU
 from vmctl.simulate import SimulatedHost
@@ -55,3 +55,12 @@ def test_every_kernel_write_is_in_the_journal_with_what_was_read_back(t4: Simula
     assert [entry["found"] for entry in entries if "wrote" in entry] == ["nvidia-232", None, None]
     assert [entry["value"] for entry in entries if "write" in entry][0::2] == [made.uuid, "1"]
     assert entries[0]["write"] == f"/sys/bus/pci/devices/{T4}/mdev_supported_types/nvidia-232/create"
+
+
+def test_a_journal_that_cannot_be_written_is_no_full_gpu(t4: SimulatedHost) -> None:
+    """And nothing is made that nobody could read about afterwards."""
+    t4.state_dir.touch()
+    with pytest.raises(VmctlError, match=r"The journal in .* cannot be written") as refusal:
+        gpus.provide(t4, wanted(T4, "T4-4Q"))
+    assert refusal.value.code is Code.FAILED
+    assert gpus.provided(t4) == []

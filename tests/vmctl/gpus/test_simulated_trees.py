@@ -150,7 +150,10 @@ def test_a_tree_is_made_once_and_never_over_something_else(tmp_path: Path) -> No
     (tmp_path / "full/thesis.txt").touch()
     with pytest.raises(VmctlError, match="something else"):
         prepare(tmp_path / "full", "t4")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["full", "host"]
+    (tmp_path / "file").touch()
+    with pytest.raises(VmctlError, match="No simulated host can be made"):
+        prepare(tmp_path / "file/root", "t4")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "full", "host"]
 
 
 def test_vgpus_do_not_survive_a_reboot(a40: SimulatedHost) -> None:

@@ -54,7 +54,7 @@ await build({
   plugins: [eventCalendar],
 });
 await build({
-  entryPoints: ["page.css", "calendar.css", "console.css"].map((name) => path(`css/${name}`)),
+  entryPoints: ["page.css", "calendar.css", "console.css", "admin.css"].map((name) => path(`css/${name}`)),
   outdir: out,
   bundle: true,
   minify: true,

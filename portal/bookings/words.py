@@ -9,6 +9,7 @@ from portal.bookings.models import Reservation
 from portal.bookings.states import MOVES, Mover, Status
 
 LIFE = (Status.BOOKED, Status.STARTING, Status.ACTIVE, Status.ENDING, Status.ENDED)
+BY_PEOPLE = (Mover.OWNER, Mover.EITHER)
 MINUTE, HOUR, DAY = 60, 3600, 86400
 
 WORDS: dict[str, str] = {
@@ -101,8 +102,8 @@ def rights(reservation: Reservation, user: User) -> Rights:
     mine = reservation.owner_id == user.pk
     steers = rules.may_steer(reservation.owner_id, reservation.project_id, user)
     return Rights(
-        cancel=steers and moves.get(Status.CANCELLED) == Mover.OWNER,
-        end=steers and moves.get(Status.ENDING) == Mover.OWNER,
+        cancel=steers and moves.get(Status.CANCELLED) in BY_PEOPLE,
+        end=steers and moves.get(Status.ENDING) in BY_PEOPLE,
         console=reservation.status == Status.ACTIVE,
         reveal=mine and bool(reservation.password_sealed),
         book_again=mine and not moves and not reservation.disposable and reservation.machine.deleted is None,

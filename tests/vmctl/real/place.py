@@ -221,8 +221,9 @@ def a_place() -> Iterator[Place]:
         make_images(folder / "images")
         yield place
     finally:
-        for name in place.domains():
-            virsh("destroy", name)
+        for uuid in place.domains().values():
+            # It may be on its way out by itself.
+            subprocess.run(["virsh", "-q", "-c", libvirt_uri(), "destroy", uuid], check=False, timeout=60)
         shutil.rmtree(folder)
 
 

@@ -50,7 +50,8 @@ def within(instance: Instance, command: list[str], services: Sequence[str]) -> i
     try:
         private.clear(instance, but_machines=False)
         found = private.start(services, instance, supervisor)
-        return attend(command, found | private.folders(instance), supervisor)
+        settings = found | private.folders(instance) | {"SECRET_KEY": secrets.token_urlsafe(50)}
+        return attend(command, settings, supervisor)
     except KeyboardInterrupt:
         return 130
     finally:

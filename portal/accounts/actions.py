@@ -147,6 +147,8 @@ def login_failed(username: str, address: str, now: datetime) -> None:
     audit.record(None, "log-in refused", f"user:{username[:100]}", now=now, address=address)
 
 
-def login_succeeded(username: str, address: str) -> None:
+@transaction.atomic
+def login_succeeded(user: User, address: str, now: datetime) -> None:
     """A right password clears the count."""
-    LoginFailure.objects.filter(username=username[:150], address=address).delete()
+    LoginFailure.objects.filter(username=user.username, address=address).delete()
+    audit.record(user, "logged in", user, now=now, address=address)

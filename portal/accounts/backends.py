@@ -27,5 +27,5 @@ class ThrottledBackend(ModelBackend):
         if user is None:
             actions.login_failed(username, address, now)
             return None
-        actions.login_succeeded(username, address)
+        actions.login_succeeded(user, address, now)
         return user

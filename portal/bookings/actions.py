@@ -95,6 +95,7 @@ def _insert(order: Order, host_id: int) -> Reservation:
         by=order.by,
         now=order.now,
     )
+    password = seal.new_password()
     return Reservation.objects.create(
         machine=machine,
         project=order.project,
@@ -106,8 +107,8 @@ def _insert(order: Order, host_id: int) -> Reservation:
         start=order.start,
         end=wish.end,
         disposable=machine.disposable,
-        password_hash=order.password_hash,
-        password_sealed=order.password_sealed,
+        password_hash=seal.shadow_hash(password),
+        password_sealed=seal.seal(password),
         created=order.now,
         updated=order.now,
     )

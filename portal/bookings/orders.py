@@ -1,10 +1,10 @@
-"""A wish that the rules let pass, with all that is slow done before any lock."""
+"""A wish that the rules let pass, with all that needs no lock read before any."""
 
 from dataclasses import dataclass
 from datetime import datetime
 
 from portal.accounts.models import Project, User
-from portal.bookings import rules, scene, seal
+from portal.bookings import rules, scene
 from portal.bookings.errors import NoCapacity
 from portal.bookings.plan import Period
 from portal.bookings.rules import Wish
@@ -14,7 +14,7 @@ from portal.inventory.models import Image
 
 @dataclass(frozen=True)
 class Order:
-    """What is to be booked, for whom, and what the guest's password will be."""
+    """What is to be booked, for whom, and on what it may go."""
 
     wish: Wish
     by: User
@@ -24,8 +24,6 @@ class Order:
     start: datetime
     period: Period
     stage: Stage
-    password_sealed: str
-    password_hash: str
 
 
 def prepare(wish: Wish, *, by: User, now: datetime) -> Order:
@@ -37,7 +35,6 @@ def prepare(wish: Wish, *, by: User, now: datetime) -> Order:
     stage = scene.stage(wish.flavor, wish.machine, now=now)
     if not stage.cards:
         raise NoCapacity(f"No GPU in service offers {wish.flavor.name}.")
-    password = seal.new_password()
     return Order(
         wish=wish,
         by=by,
@@ -47,6 +44,4 @@ def prepare(wish: Wish, *, by: User, now: datetime) -> Order:
         start=start,
         stage=stage,
         period=rules.stored_period(start, wish.end, site),
-        password_sealed=seal.seal(password),
-        password_hash=seal.shadow_hash(password),  # slow on purpose
     )

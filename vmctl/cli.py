@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Annotated
 from uuid import UUID
 
-import click
 import typer
+import typer.exceptions
 
 from vmctl import apply as applying
 from vmctl import checks, desired, gpus, observe, report, simulate, state, tables
@@ -192,10 +192,10 @@ def _run() -> int:
     except VmctlError as error:
         _complain(error, arguments)
         return error.exit_code
-    except click.ClickException as error:
+    except typer.exceptions.TyperException as error:
         _complain(bad_input(f"{error.format_message().rstrip('.')}.", "See vmctl --help."), arguments)
         return Exit.BAD_INPUT
-    except click.Abort:
+    except typer.Abort:
         return Exit.FAILED
     except BrokenPipeError:
         raise

@@ -1,0 +1,87 @@
+"""The command line: every bad input is one sentence and exit code 2; a bug is one sentence and exit code 1."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.vmctl.build import Json, document
+from vmctl import cli, gpus
+
+
+def run(tmp_path: Path, *words: str, given: bytes = b"") -> tuple[int, Json, str]:
+    """Run vmctl for a simulated host whose libvirt is not there."""
+    place = ["--state-dir", tmp_path / "state", "--storage-dir", tmp_path / "machines", "--run-dir", "/tmp/x"]
+    simulated = ["--host", "sim-t4", "--simulate", "t4", "--root", tmp_path / "root"]
+    uri = ["--libvirt-uri", f"qemu+unix:///system?socket={tmp_path}/nowhere"]
+    command = [sys.executable, "-m", "vmctl", *map(str, [*place, *simulated, *uri]), *words]
+    done = subprocess.run(command, input=given, capture_output=True, timeout=60, check=False)
+    said = done.stderr.decode()
+    assert "Traceback" not in said
+    return done.returncode, json.loads(done.stdout) if done.stdout.startswith(b"{") else {}, said
+
+
+@pytest.mark.parametrize(
+    ("words", "given"),
+    [
+        (("apply", "--json"), b""),
+        (("apply", "--json"), b"\xff\xfe"),
+        (("apply", "--json"), b"[]"),
+        (("apply", "--json"), json.dumps(document(host="sim-a40")).encode()),
+        (("apply", "--json", "--file", "/nowhere"), b""),
+        (("apply", "--json", "--surprise"), b""),
+        (("console", "--machine", "x"), b""),
+        (("dance",), b""),
+        (("--simulate", "nothing", "observe", "--json"), b""),
+        (("--host", "Ä", "observe", "--json"), b""),
+        (("--root", "/", "observe", "--json"), b""),
+    ],
+)
+def test_bad_input_is_a_sentence(tmp_path: Path, words: tuple[str, ...], given: bytes) -> None:
+    status, answer, said = run(tmp_path, *words, given=given)
+    assert status == 2
+    if "--json" in words:
+        assert answer["error"]["code"] == "bad_input"
+        assert answer["error"]["what"].endswith(".")
+        assert answer["error"]["remedy"].endswith(".")
+    else:
+        assert said.startswith("vmctl: ")
+
+
+def test_gpus_need_no_libvirt(tmp_path: Path) -> None:
+    status, answer, _ = run(tmp_path, "gpus", "--json")
+    assert (status, answer["host"], answer["simulated"]) == (0, "sim-t4", True)
+    assert len(answer["gpus"]) == 2
+
+
+def test_people_get_tables(tmp_path: Path) -> None:
+    status, answer, said = run(tmp_path, "gpus")
+    assert (status, answer, said) == (0, {}, "")
+
+
+def test_an_error_for_people_goes_to_standard_error(tmp_path: Path) -> None:
+    status, _, said = run(tmp_path, "observe")
+    assert status == 3
+    assert said.startswith("vmctl: libvirt at ")
+
+
+def test_a_bug_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("an accident")
+
+    monkeypatch.setattr(gpus, "inventory", broken)
+    words = ["vmctl", "--host", "here", "--root", str(tmp_path), "--simulate", "t4", "gpus", "--json"]
+    monkeypatch.setattr(sys, "argv", words)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 1
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["error"]["code"] == "bug"
+    assert "an accident" in printed.out
+    assert printed.err == ""

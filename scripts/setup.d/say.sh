@@ -25,7 +25,7 @@ progress() {
     done
     told=0
     wait "$child" || status=$?
-    [ "$status" -eq 0 ] || tail -n 15 "$output" >&2
+    [ "$status" -eq 0 ] || tail -n 40 "$output" >&2
     rm -f "$output"
     return "$status"
 }

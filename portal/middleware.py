@@ -63,7 +63,8 @@ class ApiErrors:
 def _shaped(response: HttpResponseBase) -> HttpResponse:
     code, detail = CODES.get(response.status_code, ("failed", "Something went wrong on our side; the log says what."))
     shaped = JsonResponse({"code": code, "detail": detail}, status=response.status_code)
-    for header in ("Allow", "Retry-After"):
-        if header in response.headers:
-            shaped.headers[header] = response.headers[header]
+    for header, value in response.headers.items():
+        if header not in ("Content-Type", "Content-Length"):
+            shaped.headers[header] = value
+    shaped.cookies = response.cookies
     return shaped

@@ -1,6 +1,7 @@
 """Settings of the portal, all from the environment (README lists them), with defaults that run."""
 
 import uuid
+import warnings
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -142,9 +143,10 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = 1024 * 1024
 
 # Static files come from the checkout or the wheel as they are: no collecting step that can be forgotten
 STATIC_URL = "/static/"
-STATIC_ROOT = VAR_DIR / "static"
 STATICFILES_DIRS = [BASE_DIR / "static"] if (BASE_DIR / "static").is_dir() else []
 WHITENOISE_USE_FINDERS = True
+# Whitenoise hands out files as synchronous iterators; Django reads them whole, which for files of this size is well
+warnings.filterwarnings("ignore", message="StreamingHttpResponse must consume synchronous iterators")
 WHITENOISE_AUTOREFRESH = DEBUG
 
 # Pub/sub: a lost nudge costs nothing, and the queueing layer now and then loses the cancelling of a receive, so that

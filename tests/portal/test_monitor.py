@@ -46,7 +46,7 @@ def test_without_redis_it_is_alive_but_not_ready(db: None, client: Client, setti
 
 
 @pytest.mark.field("G06", "G12", "G13")
-@pytest.mark.parametrize("path", ["/healthz", "/login", "/api/v1/openapi.json", "/nothing"])
+@pytest.mark.parametrize("path", ["/healthz", "/login", "/api/v1/openapi.json", "/api/v1/nothing", "/nothing"])
 def test_security_headers(db: None, client: Client, path: str) -> None:
     headers = client.get(path).headers
     assert "default-src 'self'" in headers["Content-Security-Policy"]

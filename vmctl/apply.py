@@ -12,12 +12,25 @@ from vmctl import gpus, launch, observe, reconcile, state, stop, storage
 from vmctl import mark as marks
 from vmctl.errors import Code, VmctlError
 from vmctl.hypervisor import Hypervisor, connect
-from vmctl.model import DesiredState, ProvidedVGPU, Unknown
+from vmctl.model import DesiredState, ProvidedVGPU
 from vmctl.observation import Observation
 from vmctl.report import Json, Outcome, planned, report_json
 from vmctl.site import Site
 from vmctl.state import Ledger, Made
-from vmctl.steps import AskStop, Clear, ForceStop, MakeDisk, Provide, Purge, Refuse, Release, Remark, Start, Step
+from vmctl.steps import (
+    AskStop,
+    Clear,
+    ForceStop,
+    KeepFilter,
+    MakeDisk,
+    Provide,
+    Purge,
+    Refuse,
+    Release,
+    Remark,
+    Start,
+    Step,
+)
 
 BUDGET_SECONDS = 25.0
 """After so long no further step is begun: what is left is the next apply's, and the caller gets its answer."""
@@ -46,10 +59,9 @@ def apply(site: Site, desired: DesiredState, now: datetime, budget: float = BUDG
             found = reconcile.plan(desired, observed, now)
             worker = Worker(site, hypervisor, desired, observed, now, deadline)
             outcomes = [worker.carry_out(step) for step in found.steps]
-            gaps = worker.keep_filter()
+            outcomes += worker.keep_filter()
             after = _look(site, hypervisor, desired, now)
             worker.forget_vanished(after)
-            after = replace(after, unknown=after.unknown + gaps)
     return report_json(after, memory, outcomes, found.needs_confirmation)
 
 
@@ -125,22 +137,17 @@ class Worker:
                 launch.start(self.site, self.hypervisor, self.desired, wish, provided, domain_type)
             case Refuse(error=error):
                 raise error
+            case KeepFilter():
+                launch.bring_up_filter(self.site.host, self.hypervisor)
 
     def _clear(self, machine: str) -> None:
         storage.clear(self.site.storage, machine)
         self.site.console(machine).unlink(missing_ok=True)
 
-    def keep_filter(self) -> tuple[Unknown, ...]:
-        """Keep running machines away from addresses that the host has got since they started."""
-        if not self.observed.machines:
-            return ()
-        try:
-            launch.bring_up_filter(self.site.host, self.hypervisor)
-        except VmctlError as error:
-            if error.code == Code.UNREACHABLE:
-                raise
-            return (Unknown("filter of the guests", error.what),)
-        return ()
+    def keep_filter(self) -> tuple[Outcome, ...]:
+        """The outcome of keeping the filter up to date, where there is something to tell."""
+        outcome = self.carry_out(KeepFilter()) if self.observed.machines else Outcome(KeepFilter())
+        return () if outcome.error is None else (outcome,)
 
     def forget_vanished(self, after: Observation) -> None:
         """Cross out vGPUs that went without us (a reboot of the host), where everything could be read."""

@@ -25,7 +25,7 @@ from vmctl.site import Site
 
 LARGEST_DOCUMENT = 32 * 2**20
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="Makes it so, on one host.")
+app = typer.Typer(no_args_is_help=False, add_completion=False, help="Makes it so, on one host.")
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
 Document = Annotated[Path | None, typer.Option("--file", help="The desired state; standard input when left out.")]

@@ -3,12 +3,13 @@
 import json
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 
 from vmctl import domain, gpus, network, reconcile, seed, state, storage
 from vmctl.errors import Code, VmctlError
 from vmctl.host import Host
 from vmctl.hypervisor import Domain, Hypervisor
-from vmctl.model import DesiredMachine, DesiredState, Device, ProvidedVGPU
+from vmctl.model import Attachment, DesiredMachine, DesiredState, Device, ProvidedVGPU
 from vmctl.site import Site
 
 ADDRESS_SECONDS = 60.0
@@ -34,7 +35,8 @@ def start(
         neighbours = hypervisor.domains()
         refuse_taken(devices, neighbours)
         wiring = _wire(site, hypervisor, wish, neighbours)
-        seed.write(site.host, folder / storage.SEED, wish, wiring)
+        attachments = tuple(site.host.attachment(device) for device in devices)
+        seed.write(site.host, folder / storage.SEED, _told(wish, attachments), wiring)
         blueprint = domain.Blueprint(
             machine=wish,
             mark=reconcile.mark(desired, wish),
@@ -45,9 +47,16 @@ def start(
             serial=folder / storage.SERIAL,
             console=site.console(wish.machine),
             wiring=wiring,
-            attachments=tuple(site.host.attachment(device) for device in devices),
+            attachments=attachments,
         )
         hypervisor.start(domain.render(blueprint))
+
+
+def _told(wish: DesiredMachine, attachments: Iterable[Attachment]) -> DesiredMachine:
+    """The machine as its guest is told of it: what stands in for a vGPU is called so on its screen."""
+    labels = sorted({attachment.label for attachment in attachments if attachment.label})
+    shown = f"{wish.seed.vgpu} ({', '.join(labels)})" if labels else wish.seed.vgpu
+    return replace(wish, seed=replace(wish.seed, vgpu=shown))
 
 
 def refuse_taken(devices: Iterable[Device], neighbours: Iterable[Domain]) -> None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import ClassVar
 
 Cell = tuple[int, int]
 """A half-open range on the ruler of the GPU's regime."""
@@ -179,6 +180,7 @@ class MediatedDevice:
     """A vGPU that libvirt takes by uuid."""
 
     uuid: str
+    label: ClassVar[str] = ""
 
     @property
     def claims(self) -> frozenset[str]:
@@ -193,6 +195,7 @@ class PCIFunction:
     uuid: str
     address: str
     managed: bool = False
+    label: ClassVar[str] = ""
 
     @property
     def claims(self) -> frozenset[str]:

@@ -52,6 +52,7 @@ class ObservedMachine:
     address: str | None = None
     console: bool = False
     claims: frozenset[str] = frozenset()
+    trouble: str | None = None  # why its state could not be told
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,7 @@ class ForeignDomain:
     uuid: str
     state: MachineState
     claims: frozenset[str] = frozenset()
+    trouble: str | None = None
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ class Observation:
     disks: tuple[Disk, ...] = ()
     sockets: frozenset[str] = frozenset()  # machines whose console socket exists
     ours: frozenset[str] = field(default_factory=frozenset)  # uuids of vGPUs that vmctl made for machines
-    unknown: tuple[Unknown, ...] = ()
+    unknown: tuple[Unknown, ...] = ()  # what may be missing above; while there is any, absence proves nothing
 
     @property
     def vgpus(self) -> tuple[ProvidedVGPU, ...]:

@@ -72,18 +72,16 @@ def _sorted(
     foreign: list[ForeignDomain] = []
     unknown: list[Unknown] = []
     for found in listed:
-        if found.trouble is not None:
-            unknown.append(Unknown(f"state of {found.name}", found.trouble))
+        mark, claims = None, frozenset[str]()
         try:
-            mark = marks.read(found.xml) if found.xml else None
-            claims = domain.read_claims(found.xml) if found.xml else frozenset()
+            mark, claims = marks.read(found.xml), domain.read_claims(found.xml)
         except (ValueError, ParseError) as error:
-            unknown.append(Unknown(f"mark of {found.name}", f"{error}; it is left alone"))
-            mark, claims = None, frozenset()
+            reason = found.trouble or f"Its XML makes no sense: {error}."
+            unknown.append(Unknown(f"whose {found.name} is, and what it holds", reason))
         if mark is not None and _ours(mark, found, site, portal):
             machines.append(_machine(found, mark, claims, sockets))
         else:
-            foreign.append(ForeignDomain(found.name, found.uuid, found.state, claims))
+            foreign.append(ForeignDomain(found.name, found.uuid, found.state, claims, found.trouble))
     return machines, foreign, unknown
 
 
@@ -105,4 +103,5 @@ def _machine(found: Domain, mark: Mark, claims: frozenset[str], sockets: frozens
         address=domain.read_address(found.xml),
         console=found.uuid in sockets,
         claims=claims,
+        trouble=found.trouble,
     )

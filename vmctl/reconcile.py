@@ -103,9 +103,10 @@ def _releases(desired: DesiredState, observed: Observation) -> Iterator[Step]:
     kept = {
         (vgpu.uuid, vgpu.gpu, vgpu.type) for wish in desired.machines if wish.order is Order.RUN for vgpu in wish.vgpus
     }
+    owners = {vgpu.uuid: wish.machine for wish in desired.machines for vgpu in wish.vgpus}
     for vgpu in observed.vgpus:
         if vgpu.uuid in observed.ours and vgpu.holder is None and (vgpu.uuid, vgpu.gpu, vgpu.type) not in kept:
-            yield Release(vgpu, None)
+            yield Release(vgpu, owners.get(vgpu.uuid))
 
 
 def _clearings(desired: DesiredState, observed: Observation, off: set[str]) -> Iterator[Step]:

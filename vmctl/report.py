@@ -71,7 +71,13 @@ def report_json(
         },
         "machines": [_machine(machine) for machine in observed.machines],
         "foreign": [
-            {"name": other.name, "uuid": other.uuid, "state": other.state.value, "claims": sorted(other.claims)}
+            {
+                "name": other.name,
+                "uuid": other.uuid,
+                "state": other.state.value,
+                "claims": sorted(other.claims),
+                "trouble": other.trouble,
+            }
             for other in observed.foreign
         ],
         "vgpus": [_vgpu(vgpu) | {"ours": vgpu.uuid in observed.ours} for vgpu in observed.vgpus],
@@ -130,6 +136,7 @@ def _machine(machine: ObservedMachine) -> Json:
         "console": machine.console,
         "address": machine.address,
         "vgpus": [vgpu.uuid for vgpu in mark.vgpus],
+        "trouble": machine.trouble,
     }
 
 

@@ -61,7 +61,7 @@ class ForceStop:
 
 @dataclass(frozen=True)
 class Release:
-    """Take away a vGPU that we made and nobody uses; `machine` is whose power must be off first."""
+    """Take away a vGPU that we made and nobody uses; `machine` is whose it was, where that is known."""
 
     kind: ClassVar[str] = "release"
     vgpu: ProvidedVGPU
@@ -162,7 +162,16 @@ class Refuse:
         return f"start {self.wish.name}"
 
 
-Step = Remark | AskStop | ForceStop | Release | Clear | Purge | Provide | MakeDisk | Start | Refuse
+@dataclass(frozen=True)
+class KeepFilter:
+    """Keep running machines away from addresses that the host has got since they started; told only when it fails."""
+
+    kind: ClassVar[str] = "filter"
+    machine: ClassVar[None] = None
+    subject: ClassVar[str] = "bring the guests' filter up to date"
+
+
+Step = Remark | AskStop | ForceStop | Release | Clear | Purge | Provide | MakeDisk | Start | Refuse | KeepFilter
 
 
 @dataclass(frozen=True)

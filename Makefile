@@ -24,7 +24,7 @@ gpu-check:  ## on a machine with a real GPU: what Tessera sees of it, as JSON
 
 screenshots:  ## the README's pictures, taken anew
 	@scripts/setup test
-	@$(python) -m scripts.stack with postgres,redis,libvirt -- $(python) -m scripts.screenshots
+	@$(python) -m scripts.stack with postgres,redis,libvirt -- $(python) -m tests.browser.screenshots
 
 lock:  ## requirements/*.txt anew from pyproject.toml
 	@scripts/lock

@@ -47,13 +47,10 @@ class Instance:
         return self.data / "log"
 
     def prepare(self) -> None:
-        """Make the folders that everything else needs.  Service users must get through them, whatever the umask."""
+        """Make the folders that everything else needs.  Service users must get through them."""
         for folder in (self.run_dir, self.data, self.images, self.storage, self.run_dir / "console"):
             folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-        for folder in (self.run_dir.parent, self.run_dir):
-            if folder.stat().st_uid == os.geteuid():
-                folder.chmod(0o755)
-        for folder in (self.data, self.images, self.storage):
+        for folder in (self.run_dir, self.data, self.images, self.storage):
             if not folder.stat().st_mode & 0o001:
                 raise Refusal(
                     f"{folder} cannot be entered by service users (PostgreSQL, QEMU).",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import socket
 import threading
 import time
@@ -30,8 +29,8 @@ from portal.bookings.rules import Wish
 from portal.bookings.states import Status
 from portal.enforcement import tasks
 from tests import make
+from tests.browser.chromium import arguments, chromium
 
-CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome")
 START_SECONDS = 20
 
 
@@ -58,21 +57,13 @@ def backstage() -> Iterator[Backstage]:
         thread.submit(connections.close_all).result()
 
 
-def chromium() -> str:
-    """The system's Chromium, or the one that CHROMIUM names."""
-    found = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, CHROMIUM_NAMES)), None)
-    if not found:
-        pytest.fail("No Chromium: install the package chromium, or set CHROMIUM to one.")
-    return found
-
-
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        # Chromium refuses to sandbox root, and tests often run as root
-        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-        with closing(playwright.chromium.launch(executable_path=chromium(), args=arguments)) as launched:
-            yield launched
+    with (
+        sync_playwright() as playwright,
+        closing(playwright.chromium.launch(executable_path=chromium(), args=arguments())) as launched,
+    ):
+        yield launched
 
 
 @pytest.fixture(scope="session")

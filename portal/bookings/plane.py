@@ -109,15 +109,13 @@ def out_of_use(start: datetime, end: datetime) -> list[dict[str, object]]:
     ]
 
 
-def agenda(shown: Iterable[Card], day_tiles: Iterable[Tile]) -> list[dict[str, object]]:
-    """The same day as lists, one per GPU: for phones, and for browsers without a script."""
+def agenda(shown: Iterable[Card], day_tiles: Iterable[Tile], start: datetime, end: datetime) -> list[dict[str, object]]:
+    """The same day, from `start` to `end`, as lists, one per GPU: for phones, and for browsers without a script."""
     by_card: dict[UUID, list[dict[str, str]]] = defaultdict(list)
     for tile in day_tiles:
         by_card[tile.card].append(
             {
-                "hours": f"{tile.start:%H:%M}–{tile.end:%H:%M}"
-                if tile.start.date() == tile.end.date()
-                else _over_days(tile),
+                "hours": _hours(tile, start, end),
                 "title": tile.title,
                 "note": tile.note or tile.vgpu_type,
                 "url": tile.url,
@@ -125,10 +123,19 @@ def agenda(shown: Iterable[Card], day_tiles: Iterable[Tile]) -> list[dict[str, o
             }
         )
     return [
-        {"title": card.title, "host": card.host, "simulated": card.simulated, "tiles": by_card[card.id]}
+        {
+            "title": card.title,
+            "address": card.short_address,
+            "host": card.host,
+            "simulated": card.simulated,
+            "tiles": by_card[card.id],
+        }
         for card in shown
     ]
 
 
-def _over_days(tile: Tile) -> str:
-    return f"{tile.start:%H:%M} – {tile.end.day} {tile.end:%b} {tile.end:%H:%M}"
+def _hours(tile: Tile, start: datetime, end: datetime) -> str:
+    """The part of the day that a tile takes."""
+    if tile.start < start:
+        return "all day" if tile.end > end else f"until {tile.end:%H:%M}"
+    return f"from {tile.start:%H:%M}" if tile.end > end else f"{tile.start:%H:%M}–{tile.end:%H:%M}"

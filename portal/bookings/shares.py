@@ -41,6 +41,11 @@ class Card:
     flavors: tuple[str, ...]
 
     @property
+    def short_address(self) -> str:
+        """Without the PCI domain, which is 0000 on nearly every machine."""
+        return self.address.removeprefix("0000:")
+
+    @property
     def rows(self) -> int:
         """How many shares it is drawn with."""
         return max(
@@ -114,7 +119,7 @@ def _resource(card: Card) -> dict[str, object]:
     return {
         "id": str(card.id),
         "title": card.title,
-        "extendedProps": {"kind": "gpu", "note": card.address.removeprefix("0000:"), "flavors": card.flavors},
+        "extendedProps": {"kind": "gpu", "note": card.short_address, "flavors": card.flavors},
         "children": shares,
     }
 

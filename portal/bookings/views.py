@@ -36,7 +36,7 @@ def calendar(request: HttpRequest) -> HttpResponse:
     day = _day(request.GET.get("day"), now.date())
     start, end = _midnight(day), _midnight(day + timedelta(days=1))
     page = {
-        "agenda": plane.agenda(plane.cards(), plane.tiles(person(request), start, end)),
+        "agenda": plane.agenda(plane.cards(), plane.tiles(person(request), start, end), start, end),
         "day": day,
         "day_before": day - timedelta(days=1),
         "day_after": day + timedelta(days=1),

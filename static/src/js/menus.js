@@ -14,6 +14,6 @@ export function wireMenus() {
   document.addEventListener("click", (event) => {
     for (const menu of document.querySelectorAll(OPEN)) if (!menu.contains(event.target)) menu.open = false;
     const closing = event.target.closest("[data-close]");
-    if (closing) closing.closest("dialog, details").removeAttribute("open") || closing.closest("dialog")?.close();
+    if (closing) closing.closest("dialog")?.close();
   });
 }

@@ -1,0 +1,1 @@
+"""What is killed, frozen or lost in the middle: real workers, a real libvirt, real QEMUs."""

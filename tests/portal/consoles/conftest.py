@@ -20,10 +20,12 @@ from portal.accounts.models import User
 from portal.asgi import application
 from portal.bookings import actions as bookings
 from portal.bookings.models import Reservation
+from portal.bookings.rules import Wish
 from portal.bookings.states import Status
 from portal.gateway import HostAddress
 from tests import make
 
+PATIENCE = 10.0  # seconds, on a machine that others use as well
 ORIGIN = "http://127.0.0.1:8000"
 
 
@@ -33,7 +35,7 @@ def running(world: make.World, **wish: Any) -> Reservation:
     image = {} if "machine" in wish else {"image": world.image}
     end = _next_step(now)
     fields: dict[str, Any] = {"flavor": world.small, "project": world.people.project} | image | wish
-    reservation = bookings.book(make.Wish(start=None, end=end, **fields), by=world.people.ada, now=now)
+    reservation = bookings.book(Wish(start=None, end=end, **fields), by=world.people.ada, now=now)
     assert bookings.move(reservation, Status.BOOKED, Status.STARTING, now=now)
     assert bookings.move(reservation, Status.STARTING, Status.ACTIVE, now=now, confirmed_end=end)
     return reservation
@@ -122,29 +124,47 @@ class Person:
         return "; ".join(f"{name}={morsel.value}" for name, morsel in self.client.cookies.items())
 
 
-class Wire(ApplicationCommunicator):
+class Wire:
     """One WebSocket, spoken to the application as a server would. (Channels' own communicator needs daphne.)"""
+
+    def __init__(self, scope: dict[str, Any]) -> None:
+        build: Any = ApplicationCommunicator  # without hints
+        self.line = build(application, scope)
 
     async def connect(self) -> tuple[bool, str | None]:
         """Accepted or not, and the sub-protocol answered."""
-        await self.send_input({"type": "websocket.connect"})
-        answer = await self.receive_output(timeout=5)
+        await self.line.send_input({"type": "websocket.connect"})
+        answer = await self.next_output()
         return answer["type"] == "websocket.accept", answer.get("subprotocol")
 
     async def say(self, frame: str | bytes) -> None:
         """One frame to the portal."""
-        await self.send_input({"type": "websocket.receive", "text" if isinstance(frame, str) else "bytes": frame})
+        key = "text" if isinstance(frame, str) else "bytes"
+        await self.line.send_input({"type": "websocket.receive", key: frame})
 
-    async def hear(self, seconds: float = 5) -> Any:
+    async def hear(self) -> Any:
         """The next frame from the portal; a hang-up is a failure."""
-        message = await self.receive_output(timeout=seconds)
+        message = await self.next_output()
         assert message["type"] == "websocket.send", message
         return message.get("text") or message.get("bytes")
 
+    async def next_output(self, seconds: float = PATIENCE) -> dict[str, Any]:
+        """Whatever the portal does next."""
+        message: dict[str, Any] = await self.line.receive_output(timeout=seconds)
+        return message
+
+    async def is_silent(self, seconds: float) -> bool:
+        """Does nothing come for so long?"""
+        return bool(await self.line.receive_nothing(timeout=seconds))
+
+    async def let_go(self) -> None:
+        """Wait until the portal has finished with this socket."""
+        await self.line.wait(timeout=PATIENCE)
+
     async def leave(self) -> None:
         """The browser goes; returns when the portal has let go as well."""
-        await self.send_input({"type": "websocket.disconnect", "code": 1001})
-        await self.wait(timeout=5)
+        await self.line.send_input({"type": "websocket.disconnect", "code": 1001})
+        await self.let_go()
 
 
 def knock(
@@ -160,7 +180,7 @@ def knock(
         headers.append((b"cookie", cookies.encode()))
     bare, _, query = path.partition("?")
     scope = {"type": "websocket", "path": bare, "query_string": query.encode(), "headers": headers}
-    return Wire(application, scope | {"subprotocols": subprotocols or []})
+    return Wire(scope | {"subprotocols": subprotocols or []})
 
 
 async def enter(socket: Wire, ticket: str) -> None:
@@ -176,10 +196,10 @@ async def present(socket: Wire, ticket: str) -> None:
     await socket.say(json.dumps({"ticket": ticket}))
 
 
-async def close_code(socket: Wire, seconds: float = 5) -> int:
+async def close_code(socket: Wire, seconds: float = PATIENCE) -> int:
     """With which code the portal hangs up; bytes that still come are passed over."""
     while True:
-        message = await socket.receive_output(timeout=seconds)
+        message = await socket.next_output(seconds)
         if message["type"] == "websocket.close":
             assert message["code"] != 1011, message
             return int(message["code"])
@@ -187,7 +207,8 @@ async def close_code(socket: Wire, seconds: float = 5) -> int:
 
 def outside(work: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
     """Run database work of a test beside the event loop."""
-    return database_sync_to_async(work)
+    beside: Callable[..., Awaitable[Any]] = database_sync_to_async(work)
+    return beside
 
 
 @pytest.fixture

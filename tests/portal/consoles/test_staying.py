@@ -39,9 +39,10 @@ async def console_of(person: Person, machine: UUID) -> Wire:
     return socket
 
 
-def test_the_patience_of_these_tests() -> None:
-    """What is told by a message must come before the periodic look would have found it."""
-    assert consumers.CHECK_SECONDS >= 5
+@pytest.fixture(autouse=True)
+def seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Consoles look by themselves so seldom that only a message can have told them."""
+    monkeypatch.setattr(consumers, "CHECK_SECONDS", 60.0)
 
 
 async def test_ended_by_its_owner_it_closes_at_once(
@@ -50,8 +51,8 @@ async def test_ended_by_its_owner_it_closes_at_once(
     socket = await console_of(await outside(person)(world.people.ada), machine)
     reservation = await outside(Reservation.objects.get)()
     await outside(bookings.end_now)(reservation, by=world.people.ada, now=await outside(clock.now)())
-    assert await close_code(socket, 3) == 4410
-    await socket.wait(2)
+    assert await close_code(socket) == 4410
+    await socket.let_go()
     assert screens.opened[0].closed
 
 
@@ -62,7 +63,7 @@ async def test_at_the_end_of_the_period_it_closes_without_any_message(
     socket = await console_of(await outside(person)(world.people.ada), machine)
     later = await outside(clock.now)() + timedelta(hours=4)
     monkeypatch.setattr(clock, "now", lambda: later)
-    assert await close_code(socket, 3) == 4410
+    assert await close_code(socket) == 4410
 
 
 async def test_after_a_log_out_it_closes(world: make.World, machine: UUID, person: People, screens: Screens) -> None:
@@ -73,8 +74,8 @@ async def test_after_a_log_out_it_closes(world: make.World, machine: UUID, perso
     second = await console_of(other, machine)
     await outside(ada.client.logout)()
     await outside(lambda: nudge.recheck(nudge.sockets_of_user(world.people.ada.pk)))()
-    assert await close_code(socket, 3) == 4403
-    assert await close_code(page, 3) == 4403
+    assert await close_code(socket) == 4403
+    assert await close_code(page) == 4403
     await second.say(b"still here")
     assert await second.hear() == b"still here"
     await second.leave()
@@ -86,7 +87,7 @@ async def test_a_log_out_through_the_page_is_told(
     ada = await outside(person)(world.people.ada)
     socket = await console_of(ada, machine)
     await outside(lambda: ada.client.post("/logout", headers={"X-CSRFToken": ada.csrf()}))()
-    assert await close_code(socket, 3) == 4403
+    assert await close_code(socket) == 4403
 
 
 async def test_who_leaves_the_project_loses_the_screen(
@@ -94,7 +95,7 @@ async def test_who_leaves_the_project_loses_the_screen(
 ) -> None:
     socket = await console_of(await outside(person)(world.people.ben), machine)
     await outside(lambda: Membership.objects.get(user=world.people.ben).delete())()
-    assert await close_code(socket, 3) == 4403
+    assert await close_code(socket) == 4403
 
 
 async def test_who_is_shut_out_loses_the_screen(
@@ -108,7 +109,7 @@ async def test_who_is_shut_out_loses_the_screen(
         accounts.save_user(ben, by=None, now=clock.now())
 
     await outside(shut_out)()
-    assert await close_code(socket, 3) == 4403
+    assert await close_code(socket) == 4403
 
 
 @pytest.mark.field("F07")
@@ -145,7 +146,7 @@ async def test_a_screen_that_takes_no_input_is_given_up(
     screens.kind = StuckScreen
     socket = await console_of(await outside(person)(world.people.ada), machine)
     await socket.say(b"key")
-    assert await close_code(socket, 3) == 4502
+    assert await close_code(socket) == 4502
     assert screens.opened[0].closed
 
 
@@ -157,7 +158,7 @@ async def test_a_stuck_screen_does_not_keep_a_console_whose_right_is_gone(
     await socket.say(b"key")
     reservation = await outside(Reservation.objects.get)()
     await outside(bookings.end_now)(reservation, by=world.people.ada, now=await outside(clock.now)())
-    assert await close_code(socket, 3) == 4410
+    assert await close_code(socket) == 4410
 
 
 @pytest.mark.field("F05")
@@ -201,6 +202,6 @@ async def test_a_ticket_is_no_log_in_for_nudges(
     page = knock("/ws/nudge", cookies=ada.cookies())
     await page.connect()
     await present(page, await outside(ada.ticket)(machine))
-    assert await page.receive_nothing(timeout=0.5)
+    assert await page.is_silent(0.5)
     await page.leave()
     assert screens.asked == []

@@ -105,7 +105,7 @@ def test_a_host_that_knows_a_higher_number_refuses_and_the_refusal_is_shown(stag
     stage.tick()
     stage.hosts.hosts["sim-t4"].generation = 999
     stage.at(1).tick()
-    assert HostState.objects.get().last_error["code"] == "stale_generation"
+    assert (HostState.objects.get().last_error or {})["code"] == "stale_generation"
     assert stage.hosts.hosts["sim-t4"].stopped == []
     assert stage.status(reservation) == "ending"
 

@@ -122,7 +122,7 @@ from vmctl.simulate import SimulatedHost
 folder, gpu, name, handle, *uuids = sys.argv[1:]
 host = SimulatedHost("killed", root=Path(folder) / "root", state_dir=Path(folder) / "state")
 print("ready", flush=True)
-while True:
+while host.root.exists():
     for number, share in enumerate(uuids):
         try:
             gpus.provide(host, WantedVGPU(share, gpu, name, Regime.EQUAL, (number, number + 1), int(handle) + number))

@@ -7,6 +7,7 @@ from functools import partial
 from asgiref.sync import async_to_sync
 from channels.layers import get_channel_layer
 from django.db import transaction
+from redis.exceptions import RedisError  # its ConnectionError is no OSError
 
 log = logging.getLogger(__name__)
 
@@ -51,5 +52,5 @@ def _send(group: str, message: dict[str, str]) -> None:
         return
     try:
         async_to_sync(layer.group_send)(group, message)
-    except (OSError, TimeoutError) as error:
+    except (OSError, TimeoutError, RedisError) as error:
         log.warning("No nudge to %s: %s", group, error)

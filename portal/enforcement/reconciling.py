@@ -125,6 +125,7 @@ def record(turn: Turn, question: Question, document: Mapping[str, Any], report: 
     touched = [one for one in verdicts if _record_lease(one, now)]
     _record_machines(turn.host, report, now)
     _record_gpus(turn.host, report, question.leases, now)
+    inventory.record_capacity(turn.host, document.get("capacity", {}), now=now)
     drift = verdict.drift(report, question.asked, now)
     actions.record_answer(turn, document, report, drift_seconds=drift, now=now)
     _tell(turn.host, touched)

@@ -29,7 +29,7 @@ LOOK_SECONDS = 30  # a look without a change: observe, gpus, check
 LARGEST_ANSWER = 32 * 1024 * 1024  # bytes; a host of 500 machines answers with about 1 MiB
 CONSOLE_OPEN_SECONDS = 10  # until the screen's first bytes
 CHUNK = 64 * 1024  # bytes of a console read at once, and what may wait on either side
-PROGRAM = (sys.executable, "-m", "vmctl")
+PROGRAM: tuple[str, ...] = (sys.executable, "-m", "vmctl")
 EXIT_MEANINGS = {1: "it failed", 2: "it was given bad input", 3: "it could not tell"}
 
 

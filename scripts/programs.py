@@ -9,7 +9,7 @@ from collections.abc import Callable
 from scripts.instance import CHECKOUT, Instance
 from scripts.supervisor import Service
 
-WORKERS = 4  # tasks wait for hosts most of the time; a host that hangs holds one
+THREADS = 32  # a task only waits for a child process; a host that hangs holds one thread, and no other host waits
 
 
 def web(instance: Instance, settings: dict[str, str], port: int) -> list[Service]:
@@ -18,14 +18,21 @@ def web(instance: Instance, settings: dict[str, str], port: int) -> list[Service
     # Measured: this protocol holds memory still when a browser stops reading; compression would undo that.
     uvicorn += [
         "--ws",
-        "websockets-sansio",
+        "portal.consoles.protocol:Impatient",
         "--ws-per-message-deflate",
         "false",
+        "--ws-ping-interval",
+        "10",
+        "--ws-ping-timeout",
+        "10",
+        "--ws-max-size",
+        str(1024 * 1024),
         "--no-access-log",
         "--timeout-graceful-shutdown",
         "5",
     ]
-    worker = ["celery", "-A", "portal.celery", "worker", "--loglevel", "INFO", "--concurrency", str(WORKERS)]
+    worker = ["celery", "-A", "portal.celery", "worker", "--loglevel", "INFO"]
+    worker += ["--pool", "threads", "--concurrency", str(THREADS)]
     beat = ["celery", "-A", "portal.celery", "beat", "--loglevel", "INFO", "--pidfile="]
     beat += ["--schedule", str(instance.var / "celerybeat-schedule")]
     return [

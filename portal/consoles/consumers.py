@@ -11,7 +11,7 @@ from typing import Any
 from portal import clock, gateway, nudge
 from portal.consoles import actions, rights
 from portal.consoles.models import ConsoleTicket
-from portal.consoles.socket import Receive, Send, Socket, SocketEnd
+from portal.consoles.socket import BrowserLeft, Receive, Send, Socket, SocketEnd
 from portal.consoles.waiting import first_to_end, in_database, listening
 from portal.gateway import ByteStream, GatewayError, HostAddress
 
@@ -21,6 +21,7 @@ TICKET_SECONDS = 5  # for the first frame
 CHECK_SECONDS = 5.0  # between two looks at whether the console may stay open
 LOOK_AGAIN_SECONDS = 1.0
 WRITE_SECONDS = 30  # a machine that takes no key for so long has no living screen
+SEND_SECONDS = 30  # a browser that takes no picture for so long is gone, whatever its connection says
 LONGEST_FRAME = 500  # characters of the frame with the ticket
 
 BAD_TICKET = 4401
@@ -107,7 +108,11 @@ async def _connect(ticket: ConsoleTicket) -> ByteStream:
 
 async def _to_browser(socket: Socket, stream: ByteStream) -> None:
     while data := await stream.read():
-        await socket.send_bytes(data)
+        try:
+            async with asyncio.timeout(SEND_SECONDS):
+                await socket.send_bytes(data)
+        except TimeoutError:
+            raise BrowserLeft from None
     raise SocketEnd(rights.NOT_RUNNING, "The machine's screen is gone; it may be starting again.")
 
 

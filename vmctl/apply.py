@@ -32,7 +32,7 @@ from vmctl.steps import (
     Step,
 )
 
-BUDGET_SECONDS = 25.0
+BUDGET_SECONDS = 20.0
 """After so long no further step is begun: what is left is the next apply's, and the caller gets its answer."""
 
 
@@ -60,6 +60,8 @@ def apply(site: Site, desired: DesiredState, now: datetime, budget: float = BUDG
             worker = Worker(site, hypervisor, desired, observed, now, deadline)
             outcomes = [worker.carry_out(step) for step in found.steps]
             outcomes += worker.keep_filter()
+            for machine in observed.machines:
+                storage.trim_serial(site.storage, machine.machine)
             after = _look(site, hypervisor, desired, now)
             worker.forget_vanished(after)
     return report_json(after, memory, outcomes, found.needs_confirmation)

@@ -156,7 +156,7 @@ def _interface(wiring: Wiring) -> ET.Element:
 
 def _serial(path: Path) -> ET.Element:
     serial = ET.Element("serial", type="file")
-    ET.SubElement(serial, "source", path=str(path), append="off")
+    ET.SubElement(serial, "source", path=str(path), append="on")
     ET.SubElement(serial, "target", port="0")
     return serial
 

@@ -24,7 +24,7 @@ T = TypeVar("T")
 CONNECT_SECONDS = 5.0
 CALL_SECONDS = 5.0
 STUCK_MILLISECONDS = 2000
-START_SECONDS = 60.0
+START_SECONDS = 30.0
 """A start is the one slow call: libvirt makes the tap, the filter and the QEMU process; usually about a second."""
 ASK_SECONDS = 3.0
 DESTROY_SECONDS = 18.0

@@ -36,6 +36,7 @@ def start(
         refuse_taken(devices, neighbours)
         wiring = _wire(site, hypervisor, wish, neighbours)
         attachments = tuple(site.host.attachment(device) for device in devices)
+        (folder / storage.SERIAL).unlink(missing_ok=True)
         seed.write(site.host, folder / storage.SEED, _told(wish, attachments), wiring)
         blueprint = domain.Blueprint(
             machine=wish,

@@ -4,6 +4,7 @@ Layout: `<storage>/<machine uuid>/{disk.qcow2, seed.iso, serial.log}`.  The fold
 no folder above it is touched.
 """
 
+import json
 import os
 import re
 import shutil
@@ -21,6 +22,9 @@ KEPT = (DISK,)
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 LIMIT = 20.0
 MIB = 2**20
+GIB = 2**30
+LARGEST_SERIAL = 16 * MIB
+"""Above it a serial log begins anew: a guest must not be able to fill the host's disk by talking."""
 
 
 def folder(storage: Path, machine: str) -> Path:
@@ -86,9 +90,17 @@ def image(images: Path, machine: DesiredMachine) -> Path:
 def make_disk(host: Host, storage: Path, images: Path, machine: DesiredMachine) -> None:
     """Give a machine its disk: an overlay on its image, whole or not at all.  One that is there stays as it is."""
     path = folder(storage, machine.machine)
-    if (path / DISK).exists():
-        return
     base = image(images, machine)
+    if (path / DISK).exists():
+        _check_base(host, path / DISK, base, machine)
+        return
+    least = _number(_facts(host, base), "virtual-size")
+    if least > machine.disk_gib * GIB:
+        raise VmctlError(
+            Code.FAILED,
+            f"The image {machine.image} needs a disk of {-(-least // GIB)} GiB; {machine.name} has {machine.disk_gib}.",
+            "Give the machine a larger disk, or choose a smaller image.",
+        )
     path.mkdir(parents=True, exist_ok=True)
     path.chmod(0o711)  # QEMU's user passes through; nobody lists it
     new = path / f"{DISK}.new"
@@ -99,10 +111,49 @@ def make_disk(host: Host, storage: Path, images: Path, machine: DesiredMachine) 
         raise VmctlError(
             Code.FAILED,
             f"qemu-img made no disk for {machine.name}: {answer.errors.strip()[-300:]}.",
-            f"See whether {storage} is full and {base} is a sound qcow2 image (qemu-img check).",
+            f"See whether {storage} is full.",
         )
     new.chmod(0o600)
     os.replace(new, path / DISK)
+
+
+def _check_base(host: Host, disk: Path, base: Path, machine: DesiredMachine) -> None:
+    """Refuse to put a disk on another image than it was made on: every block that it did not write would change."""
+    made_on = Path(str(_facts(host, disk).get("backing-filename", ""))).name
+    if made_on != base.name:
+        raise VmctlError(
+            Code.FAILED,
+            f"The disk of {machine.name} was made on the image {made_on or 'none'}, not on {base.name}.",
+            "Choose that image for the machine again, or purge its disk.",
+        )
+
+
+def _facts(host: Host, path: Path) -> dict[str, object]:
+    """What qemu-img tells of an image."""
+    answer = host.run(["qemu-img", "info", "--output=json", str(path)], limit=LIMIT)
+    if answer.status:
+        raise VmctlError(
+            Code.FAILED,
+            f"qemu-img cannot read {path}: {answer.errors.strip()[-300:]}.",
+            "See whether it is a sound qcow2 image (qemu-img check).",
+        )
+    found = json.loads(answer.output)
+    return found if isinstance(found, dict) else {}
+
+
+def _number(facts: dict[str, object], key: str) -> int:
+    value = facts.get(key, 0)
+    return value if isinstance(value, int) else 0
+
+
+def trim_serial(storage: Path, machine: str) -> None:
+    """Begin a serial log anew when it has grown too large; QEMU appends, so its next word comes first."""
+    path = folder(storage, machine) / SERIAL
+    try:
+        if path.stat().st_size > LARGEST_SERIAL:
+            os.truncate(path, 0)
+    except FileNotFoundError:
+        pass
 
 
 def clear(storage: Path, machine: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -24,8 +25,8 @@ def images(tmp_path: Path) -> Path:
     return folder
 
 
-def make(tmp_path: Path, images: Path) -> Path:
-    storage.make_disk(Host("here", state_dir=tmp_path), tmp_path / "machines", images, wish("a"))
+def make(tmp_path: Path, images: Path, **other: str) -> Path:
+    storage.make_disk(Host("here", state_dir=tmp_path), tmp_path / "machines", images, wish("a", **other))
     return tmp_path / "machines" / MACHINE / "disk.qcow2"
 
 
@@ -40,9 +41,39 @@ def test_a_disk_is_an_overlay_that_says_what_lies_under_it(tmp_path: Path, image
 
 def test_a_disk_that_is_there_stays_as_it_is(tmp_path: Path, images: Path) -> None:
     disk = make(tmp_path, images)
-    disk.write_bytes(b"my work")
+    before = (disk.stat().st_ino, disk.stat().st_mtime_ns)
     make(tmp_path, images)
-    assert disk.read_bytes() == b"my work"
+    assert (disk.stat().st_ino, disk.stat().st_mtime_ns) == before
+
+
+def test_a_disk_is_never_put_on_another_image(tmp_path: Path, images: Path) -> None:
+    make(tmp_path, images)
+    (images / "demo.qcow2").rename(images / "other.qcow2")
+    with pytest.raises(VmctlError, match=r"made on the image demo\.qcow2, not on other\.qcow2"):
+        make(tmp_path, images, image="other")
+
+
+def test_a_disk_follows_its_image_to_another_folder(tmp_path: Path, images: Path) -> None:
+    make(tmp_path, images)
+    make(tmp_path, images.rename(tmp_path / "moved"))
+
+
+def test_an_image_that_does_not_fit_on_the_disk_is_refused(tmp_path: Path, images: Path) -> None:
+    subprocess.run(["qemu-img", "resize", "-q", images / "demo.qcow2", "5G"], check=True, timeout=30)
+    with pytest.raises(VmctlError, match="needs a disk of 5 GiB"):
+        make(tmp_path, images)
+
+
+def test_a_serial_log_that_grew_too_large_begins_anew(tmp_path: Path) -> None:
+    log = tmp_path / MACHINE / "serial.log"
+    storage.trim_serial(tmp_path, MACHINE)
+    log.parent.mkdir()
+    log.write_bytes(b"x")
+    storage.trim_serial(tmp_path, MACHINE)
+    assert log.stat().st_size == 1
+    os.truncate(log, storage.LARGEST_SERIAL + 1)
+    storage.trim_serial(tmp_path, MACHINE)
+    assert log.stat().st_size == 0
 
 
 @pytest.mark.field("C14")
@@ -64,7 +95,7 @@ def test_a_missing_image_says_where_it_should_be(tmp_path: Path, images: Path) -
 
 def test_a_broken_image_is_a_sentence(tmp_path: Path, images: Path) -> None:
     (images / "demo.qcow2").write_bytes(b"no image at all")
-    with pytest.raises(VmctlError, match="qemu-img made no disk"):
+    with pytest.raises(VmctlError, match="qemu-img"):
         make(tmp_path, images)
 
 

@@ -32,6 +32,8 @@ from tests import make
 from tests.browser.chromium import arguments, chromium
 
 START_SECONDS = 20
+# A refused form, a ticket for a machine that is off, a socket that is closed, a portal that does not answer
+SAID_ON_THE_PAGE = ("Failed to load resource", "WebSocket", "htmx:afterRequest", "htmx:sendError")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -67,8 +69,9 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="session")
-def _portal() -> Iterator[str]:
-    """The portal's address. It is added to the origins in place: the sockets' door keeps that very list."""
+def _portal() -> Iterator[tuple[str, uvicorn.Server]]:
+    """The portal's address, and its server. The address is added to the origins in place: the sockets' door keeps that
+    very list."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -81,7 +84,7 @@ def _portal() -> Iterator[str]:
         thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])), daemon=True)
         thread.start()
         _wait_until(lambda: server.started)
-        yield address
+        yield address, server
         server.should_exit = True
         thread.join(START_SECONDS)
         settings.PUBLIC_ORIGINS.remove(address)
@@ -91,15 +94,20 @@ def _wait_until(done: Callable[[], bool]) -> None:
     deadline = time.monotonic() + START_SECONDS
     while not done():
         if time.monotonic() > deadline:
-            pytest.fail(f"The portal did not start in {START_SECONDS} s.")
+            pytest.fail(f"The portal did not start, or did not come to rest, in {START_SECONDS} s.")
         time.sleep(0.02)
 
 
 @pytest.fixture
-def portal(_portal: str, transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The address, with a database of its own for each test. Nobody enforces here: no worker is woken."""
+def portal(
+    _portal: tuple[str, uvicorn.Server], transactional_db: None, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[str]:
+    """The address, with an empty database for each test. Nobody enforces here: no worker is woken."""
+    address, server = _portal
     monkeypatch.setattr(tasks, "soon", lambda host_id, now: None)
-    return _portal
+    yield address
+    # The database is emptied next, which must not meet a request that still reads it
+    _wait_until(lambda: not server.server_state.connections and not server.server_state.tasks)
 
 
 @pytest.fixture
@@ -136,12 +144,7 @@ def open_page(browser: Browser, portal: str, backstage: Backstage) -> Iterator[O
     complaints: list[str] = []
 
     def note(message: ConsoleMessage) -> None:
-        # A refused form, a ticket for a machine that is off and a socket that is closed are said on the page
-        if (
-            message.type == "error"
-            and "Failed to load resource" not in message.text
-            and "WebSocket" not in message.text
-        ):
+        if message.type == "error" and not any(said in message.text for said in SAID_ON_THE_PAGE):
             complaints.append(message.text)
 
     def open_for(user: User | None, **options: Any) -> Page:

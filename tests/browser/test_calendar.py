@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from portal import clock
 from portal.accounts.models import User
@@ -64,7 +64,7 @@ def test_what_is_dragged_is_what_is_booked(browsers_zone: str, world: make.World
     for _ in range(2):
         tile = page.locator(".ec-event.whose-mine")
         expect(tile).to_have_text(reservation.machine.hostname)
-        assert abs(_left(page) - _hour(page, "03:00")) < 3
+        assert abs(left_of(tile) - left_of(hour(page, "03:00"))) < 3
         page.reload()
     page.locator(".ec-event.whose-mine").click()
     page.get_by_text("Cancel the booking").click()
@@ -77,16 +77,19 @@ def test_what_is_dragged_is_what_is_booked(browsers_zone: str, world: make.World
     assert ada.time_zone == "Europe/Berlin"
 
 
-def _left(page: Page) -> float:
-    box = page.locator(".ec-event.whose-mine").bounding_box()
-    assert box
-    return box["x"]
+def hour(page: Page, text: str) -> Locator:
+    """That hour of the second day shown."""
+    return page.locator(".ec-slots").nth(1).locator(".ec-slot", has_text=text)
 
 
-def _hour(page: Page, text: str) -> float:
-    box = page.locator(".ec-slots").nth(1).locator(".ec-slot", has_text=text).bounding_box()
-    assert box
-    return box["x"]
+def left_of(place: Locator) -> float:
+    """Where it begins; a tile that is just being drawn again has no place for a moment."""
+    for _ in range(50):
+        box = place.bounding_box()
+        if box:
+            return box["x"]
+        place.page.wait_for_timeout(100)
+    raise AssertionError("it is not drawn")
 
 
 def test_a_refusal_offers_times_that_work(world: make.World, open_page: OpenPage, backstage: Backstage) -> None:
@@ -107,6 +110,39 @@ def test_a_refusal_offers_times_that_work(world: make.World, open_page: OpenPage
     dialog.get_by_role("button", name="Book", exact=True).click()
     expect(dialog).to_contain_text("Booked.")
     assert Reservation.objects.filter(owner=world.people.ada).get().start == tomorrow(5)
+
+
+def test_a_calendar_that_cannot_be_loaded_says_so_and_does_not_look_free(
+    world: make.World, open_page: OpenPage, backstage: Backstage
+) -> None:
+    User.objects.filter(pk=world.people.ada.pk).update(time_zone="Europe/Berlin")
+    wish = Wish(flavor=world.small, image=world.image, start=tomorrow(3), end=tomorrow(5))
+    backstage(bookings.book, wish, by=world.people.cleo, now=clock.now())
+    page = open_page(world.people.ada)
+    page.goto("/")
+    expect(page.locator(".ec-event.whose-other")).to_have_count(1)
+    page.route("**/calendar/events*", lambda route: route.abort())
+    page.evaluate("document.getElementById('timeline').dispatchEvent(new Event('nudge'))")
+    expect(page.get_by_role("alert").filter(has_text="what you see may be old")).to_be_visible()
+    expect(page.locator(".ec-event.whose-other")).to_have_count(1)
+    page.unroute("**/calendar/events*")
+    page.evaluate("document.getElementById('timeline').dispatchEvent(new Event('nudge'))")
+    expect(page.get_by_role("alert").filter(has_text="what you see may be old")).to_be_hidden()
+
+
+def test_the_dialog_says_when_the_portal_does_not_answer(world: make.World, open_page: OpenPage) -> None:
+    User.objects.filter(pk=world.people.ada.pk).update(time_zone="Europe/Berlin")
+    page = open_page(world.people.ada)
+    page.goto("/")
+    drag(page, "share 2 of 4", "03:00", "05:00")
+    dialog = page.get_by_role("dialog")
+    page.route("**/book", lambda route: route.abort())
+    dialog.get_by_role("button", name="Book", exact=True).click()
+    expect(dialog.get_by_role("alert")).to_contain_text("The portal does not answer.")
+    page.unroute("**/book")
+    dialog.get_by_role("button", name="Book", exact=True).click()
+    expect(dialog).to_contain_text("Booked.")
+    assert Reservation.objects.count() == 1
 
 
 def test_a_booking_of_somebody_else_appears_by_itself(

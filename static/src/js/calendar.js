@@ -1,10 +1,13 @@
 // The calendar: GPU × time. EventCalendar draws; what it shows comes from two addresses of the portal.
 // Every time on it is the wall clock of the page's zone, which the page names: the browser's own zone is never asked.
 import EventCalendar from "@event-calendar/build";
+import { say, unsay } from "./words.js";
 
 const place = document.getElementById("timeline");
 const dialog = document.getElementById("book-dialog");
 const { events, resources, book, slot, offset, now } = place.dataset;
+let rows = []; // what was last shown stays when the portal does not answer: an empty calendar would look free
+let tiles = [];
 const wide = matchMedia("(min-width: 768px)");
 
 // "2026-12-01T10:00:00+01:00" → "2026-12-01T10:00:00": the wall clock of the page's zone, as the server wrote it.
@@ -13,9 +16,13 @@ const wallClock = (time) => time.slice(0, 19);
 async function fetchJson(address, range) {
   const url = new URL(address, location.origin);
   for (const [name, value] of Object.entries(range)) url.searchParams.set(name, value);
-  const answer = await fetch(url, { headers: { Accept: "application/json" }, credentials: "same-origin" });
-  if (answer.redirected) location.reload(); // logged out meanwhile
-  if (!answer.ok) throw new Error(`calendar: ${answer.status}`);
+  const answer = await fetch(url, { headers: { Accept: "application/json" }, credentials: "same-origin" }).catch(() => null);
+  if (answer?.redirected) location.reload(); // logged out meanwhile
+  if (!answer?.ok) {
+    say("The calendar cannot be loaded right now; what you see may be old. It is tried again within a minute.");
+    return null;
+  }
+  unsay();
   return answer.json();
 }
 
@@ -97,11 +104,12 @@ const options = {
   unselectCancel: "#book-dialog",
   selectBackgroundColor: "var(--tile-lagoon)",
   longPressDelay: 400,
-  resources: () => fetchJson(resources, {}),
+  resources: async () => (rows = (await fetchJson(resources, {})) ?? rows),
   eventSources: [{
     async events({ startStr, endStr }) {
-      const rows = await fetchJson(events, { start: wallClock(startStr), end: wallClock(endStr) });
-      return rows.map((row) => ({ ...row, start: wallClock(row.start), end: wallClock(row.end) }));
+      const found = await fetchJson(events, { start: wallClock(startStr), end: wallClock(endStr) });
+      if (found) tiles = found.map((tile) => ({ ...tile, start: wallClock(tile.start), end: wallClock(tile.end) }));
+      return tiles;
     },
   }],
   resourceLabelContent: label,

@@ -3,6 +3,7 @@ import htmx from "htmx.org/dist/htmx.esm.js";
 import { keepCounting } from "./countdown.js";
 import { listen } from "./nudge.js";
 import { wireMenus } from "./menus.js";
+import { say, unsay } from "./words.js";
 
 htmx.config.includeIndicatorStyles = false; // the content security policy refuses styles in the page
 htmx.config.allowEval = false;
@@ -26,14 +27,7 @@ document.addEventListener("htmx:beforeSwap", (event) => {
 document.addEventListener("htmx:sendError", () => say("The portal does not answer. Check the connection and try again."));
 document.addEventListener("htmx:responseError", (event) =>
   say(`The portal could not do this (error ${event.detail.xhr.status}). Load the page again; tell an operator if it stays.`));
-
-function say(sentence) {
-  const place = document.getElementById("page-word");
-  if (place) {
-    place.textContent = sentence;
-    place.hidden = false;
-  }
-}
+document.addEventListener("htmx:afterSwap", unsay);
 
 keepCounting();
 wireMenus();

@@ -55,7 +55,7 @@ REMEDIES = (
 )
 OTHERWISE = "Read libvirtd's log on the host; vmctl check may tell more."
 MOST_TIMEOUTS = 3
-"""So many calls may be late before the whole daemon is taken for hung."""
+"""So many looks may be late before the whole daemon is taken for hung."""
 
 
 @dataclass
@@ -188,7 +188,7 @@ class Hypervisor:
 
     def start(self, xml: str) -> None:
         """Start a transient domain. It is there with all its devices, or not at all."""
-        self._call("the start", lambda: self._connection.createXML(xml, 0), START_SECONDS)
+        self._call("the start", lambda: self._connection.createXML(xml, 0), START_SECONDS, looking=False)
 
     def ask_stop(self, uuid: str) -> None:
         """Press the ACPI power button: explicitly, since the default may wait for a guest agent (field log C16)."""
@@ -207,16 +207,18 @@ class Hypervisor:
 
     def _on(self, uuid: str, act: Callable[[Any], object], seconds: float) -> None:
         try:
-            self._call(f"the domain {uuid}", lambda: act(self._connection.lookupByUUIDString(uuid)), seconds)
+            found = self._call(f"the domain {uuid}", lambda: self._connection.lookupByUUIDString(uuid))
+            self._call(f"the domain {found.name()}", lambda: act(found), seconds, looking=False)
         except LibvirtError as error:
             if not error.gone:
                 raise
 
-    def _call(self, what: str, call: Callable[[], Any], seconds: float = CALL_SECONDS) -> Any:
+    def _call(self, what: str, call: Callable[[], Any], seconds: float = CALL_SECONDS, *, looking: bool = True) -> Any:
+        """The answer. Looking asks only the daemon, so late answers tell of it; a change may wait for one QEMU."""
         try:
             return _within(seconds, call)
         except TimeoutError as error:
-            self._timeouts += 1
+            self._timeouts += looking
             if self._timeouts >= MOST_TIMEOUTS:
                 raise _unreachable("libvirt answered several calls too late.") from error
             raise VmctlError(

@@ -25,7 +25,7 @@ from django.conf import settings
 Report = dict[str, Any]  # docs/schemas/report.schema.json
 Desired = Mapping[str, Any]  # docs/schemas/desired.schema.json
 
-LOOK_SECONDS = 30  # a look without a change: observe, gpus, check
+LOOK_SECONDS = 30  # a look without a change: observe, gpus
 LARGEST_ANSWER = 32 * 1024 * 1024  # bytes; a host of 500 machines answers with about 1 MiB
 CONSOLE_OPEN_SECONDS = 10  # until the screen's first bytes
 CHUNK = 64 * 1024  # bytes of a console read at once, and what may wait on either side
@@ -78,11 +78,6 @@ def observe(address: HostAddress) -> Report:
 def gpus(address: HostAddress) -> dict[str, Any]:
     """The host's GPUs and what they can be divided into."""
     return _call(address, "gpus", limit=LOOK_SECONDS)
-
-
-def check(address: HostAddress) -> dict[str, Any]:
-    """The doctor's findings. A failing check is an answer, not an error."""
-    return _call(address, "check", limit=LOOK_SECONDS, answers=(0, 1, 3))
 
 
 def apply(address: HostAddress, desired: Desired) -> Report:
@@ -201,9 +196,10 @@ def _answer(status: int, printed: str, said: str, *, answers: tuple[int, ...], w
     if status == 0:
         raise _garbage(what, printed[:80].strip() or "nothing")
     meaning = EXIT_MEANINGS.get(status, f"exit code {status}") if status > 0 else f"it was ended by signal {-status}"
+    last_word = said.strip().rpartition("\n")[2][:300]
     raise GatewayError(
         "failed",
-        f"vmctl {what}: {meaning}. {_last_line(said)}".strip(),
+        f"vmctl {what}: {meaning}. {last_word}".strip(),
         "Run the same command by hand on the host.",
         True,
     )
@@ -225,11 +221,6 @@ def _told(error: Mapping[str, Any]) -> GatewayError:
         str(error.get("remedy", "")),
         bool(error.get("retry", False)),
     )
-
-
-def _last_line(said: str) -> str:
-    lines = said.strip().splitlines()
-    return lines[-1][:300] if lines else ""
 
 
 class _ConsoleChild:

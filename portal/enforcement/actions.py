@@ -160,3 +160,14 @@ def confirm_stops(host: Host, machines: Collection[UUID], *, by: User, now: date
     )
     audit.record(by, "confirmed stops", host, now=now, machines=sorted(wanted))
     transaction.on_commit(partial(signals.wanted.send, HostState, host_ids=[host.pk]))
+
+
+@transaction.atomic
+def raise_generation(host: Host, *, above: int, by: User | None, now: datetime) -> int:
+    """After the database was restored: go on above the number the host has obeyed last. Answers the new number."""
+    HostState.objects.get_or_create(host=host)
+    state = _locked(host)
+    if state.generation < above:
+        HostState.objects.filter(pk=host.pk).update(generation=above)
+        audit.record(by, "raised generation", host, now=now, old=state.generation, new=above)
+    return max(state.generation, above)

@@ -8,7 +8,9 @@ from datetime import timedelta
 from typing import TypeVar
 
 import pytest
+from django.core.management import CommandError, call_command
 from django.db import connection
+from pytest_django import Settings
 
 from portal.bookings.models import Placement
 from portal.enforcement import actions, reconciling, tasks
@@ -108,6 +110,27 @@ def test_a_host_that_knows_a_higher_number_refuses_and_the_refusal_is_shown(stag
     assert (HostState.objects.get().last_error or {})["code"] == "stale_generation"
     assert stage.hosts.hosts["sim-t4"].stopped == []
     assert stage.status(reservation) == "ending"
+
+
+def test_an_operator_lets_a_restored_portal_go_on(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reservation = stage.world.book(None, 1)
+    stage.tick()
+    host = stage.hosts.hosts["sim-t4"]
+    host.generation = 999
+    answer = {"portal": settings.PORTAL_ID, "generation": 999}
+    monkeypatch.setattr("portal.gateway.observe", lambda address: answer)
+    call_command("adopt_host", "sim-t4")
+    assert "999" in capsys.readouterr().out
+    stage.at(1).tick()
+    assert stage.status(reservation) == "ended"
+    assert host.generation > 999
+    answer["portal"] = str(reservation.pk)
+    with pytest.raises(CommandError, match="another portal"):
+        call_command("adopt_host", "sim-t4")
+    with pytest.raises(CommandError, match="no host"):
+        call_command("adopt_host", "elsewhere")
 
 
 def test_a_slow_host_keeps_its_turn_while_it_works(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,10 +34,14 @@ def start(names: Sequence[str], instance: Instance, supervisor: Supervisor) -> d
     return found
 
 
-def folders(instance: Instance) -> dict[str, str]:
-    """The settings that say where things lie, as our children see them."""
+def folders(instance: Instance, *, own_libvirt: bool = True) -> dict[str, str]:
+    """The settings that say where things lie, as our children see them.  A libvirt that is not ours sees none of our
+    binds: then they are the real paths, which its QEMU must be able to enter."""
     places = {"VAR_DIR": instance.var, "RUN_DIR": instance.run_dir}
     places |= {"STORAGE_DIR": instance.var / "storage", "IMAGES_DIR": instance.var / "images"}
+    if not own_libvirt:
+        libvirt.let_qemu_make_sockets(instance.run_dir / "console")
+        places |= {"VAR_DIR": instance.data, "STORAGE_DIR": instance.storage, "IMAGES_DIR": instance.images}
     return {setting: str(place) for setting, place in places.items()} | {"GUEST_NETWORK": instance.network}
 
 

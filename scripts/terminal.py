@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 
 BEGAN = time.monotonic()
@@ -16,9 +17,9 @@ class Refusal(Exception):
 
 
 def say(line: str) -> None:
-    """One line of progress, with the seconds since the start."""
+    """One line of progress, with the seconds since the start; standard output belongs to the command."""
     if not silent:
-        print(f"[{time.monotonic() - BEGAN:5.1f} s] {line}", flush=True)
+        print(f"[{time.monotonic() - BEGAN:5.1f} s] {line}", file=sys.stderr, flush=True)
 
 
 def hush() -> None:

@@ -46,7 +46,8 @@ def start(instance: Instance, supervisor: Supervisor, environ: dict[str, str], p
     """From nothing to "ready".  A service that the environment names is used as it is."""
     refuse_taken(port)
     wanted = [name for name, setting in private.SETTINGS.items() if not environ.get(setting)]
-    settings = private.folders(instance) | {"SECRET_KEY": environ.get("SECRET_KEY") or secret_key(instance)}
+    settings = private.folders(instance, own_libvirt="libvirt" in wanted)
+    settings |= {"SECRET_KEY": environ.get("SECRET_KEY") or secret_key(instance)}
     settings |= private.start(wanted, instance, supervisor)
     say("migrates the database, makes the demo data that are missing")
     log_ins = fill_database(instance, settings)

@@ -76,7 +76,7 @@ def test_a_child_that_dies_is_started_again_later_each_time(tmp_path: Path, capf
     for wait in ("0.5", "1", "2"):
         child.process.wait()
         child.tend()
-        assert f"brief ended (exit status 1); again in {wait} s." in capfd.readouterr().out
+        assert f"brief ended (exit status 1); again in {wait} s." in capfd.readouterr().err
         child.again_at = time.monotonic()
         child.tend()
 

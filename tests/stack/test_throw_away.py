@@ -45,7 +45,9 @@ def test_the_command_finds_the_services_and_its_status_is_ours(name: str) -> Non
 
 
 def test_what_the_command_says_last_is_the_last_line(name: str) -> None:
-    assert around("redis", name, "echo the summary").stdout.splitlines()[-1] == "the summary"
+    """Also where both outputs go to one place: a build log."""
+    assert around("redis", name, "echo the summary").stdout == "the summary\n"
+    assert around("redis", name, "echo the summary >&2").stderr.splitlines()[-1] == "the summary"
 
 
 def test_a_machine_that_the_command_left_is_switched_off(name: str, tmp_path: Path) -> None:
@@ -63,8 +65,8 @@ def test_a_killed_service_comes_back(name: str) -> None:
         'for i in $(seq 50); do virsh -q -c "$LIBVIRT_URI" net-list --name && exit; sleep 0.2; done; exit 1'
     )
     done = around("libvirt", name, command)
-    assert done.returncode == 0, done.stdout
-    assert "libvirtd ended (signal SIGKILL)" in done.stdout
+    assert done.returncode == 0, done.stderr
+    assert "libvirtd ended (signal SIGKILL)" in done.stderr
 
 
 def test_a_killed_supervisor_leaves_nothing_for_long(name: str) -> None:

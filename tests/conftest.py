@@ -1,4 +1,4 @@
-"""What all tests share: golden files, and no test that says nothing."""
+"""What all tests share: their order, and golden files."""
 
 from __future__ import annotations
 
@@ -7,11 +7,24 @@ from pathlib import Path
 
 import pytest
 
-DATA = Path(__file__).parent / "data"
+HERE = Path(__file__).parent
+DATA = HERE / "data"
+# What runs after everything else, in this order: the slow ones, and last those whose browser keeps an event loop in the
+# main thread from its first test to the end of the run (asynchronous tests cannot run beside it).
+LAST = ("stack", "image", "chaos", "journeys", "browser")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--regenerate", action="store_true", help="write golden files anew; look at `git diff` then")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    def turn(item: pytest.Item) -> int:
+        room = item.path.relative_to(HERE).parts[0]
+        return LAST.index(room) + 1 if room in LAST else 0
+
+    items.sort(key=turn)
 
 
 @pytest.fixture

@@ -74,7 +74,9 @@ def full_report() -> report.Json:
     host = observed(
         mine,
         *(running(str(number)) for number in range(4)),
-        foreign=(ForeignDomain("theirs", name_uuid("theirs"), MachineState.OFF, frozenset({"0000:3b:00.0"}), "It is stuck."),),
+        foreign=(
+            ForeignDomain("theirs", name_uuid("theirs"), MachineState.OFF, frozenset({"0000:3b:00.0"}), "It is stuck."),
+        ),
         gpus=(card(share("a", mine.machine), share("x")),),
         disks=(Disk(mine.machine, 12, True, True),),
         ours=frozenset({name_uuid("vgpu a")}),

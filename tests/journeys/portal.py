@@ -131,6 +131,19 @@ class Portal:
         log = folder / "serial.log" if folder else None
         return log.read_text(errors="replace") if log and log.exists() else ""
 
+    def wait_for_serial(self, machine: str, words: str, seconds: float, *, last_line: bool = False) -> str:
+        """The machine's serial log once it has these words (in its last line); a failure shows how far it came."""
+
+        def look() -> str | None:
+            log = self.serial(machine)
+            place = log[log.rfind("\n") + 1 :] if last_line else log
+            return log if words in place else None
+
+        try:
+            return wait_until(look, seconds, words)
+        except AssertionError as late:
+            raise AssertionError(f"{late}; the serial log ends in {self.serial(machine)[-600:]!r}") from None
+
     def query(self, sql: str) -> str:
         done = subprocess.run(
             ["psql", "-XAtc", sql, self.settings["DATABASE_URL"]],

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, sync_playwright
 
-from tests.journeys.portal import Portal, wait_until
+from tests.journeys.portal import Portal
 from tests.leaks import Places, leaks
 
+SHIFTED = '~!@#$%^&*()_{}|:"<>?'
 SCREEN_SECONDS = 90  # emulated, beside a browser, on two cores; alone it is a third of that
 
 
@@ -61,7 +62,7 @@ def test_from_log_in_to_nothing_left(portal: Portal, page: Page) -> None:
     # The page turns by itself: nobody reloads it.
     page.get_by_role("link", name="Open the console").click(timeout=30_000)
     page.locator("#state[data-state=connected]").wait_for(timeout=30_000)
-    wait_until(lambda: "screen ready" in portal.serial(machine), SCREEN_SECONDS, "the machine's screen is there")
+    portal.wait_for_serial(machine, "screen ready", SCREEN_SECONDS)
     assert "simulated" in page.locator("header").inner_text()
 
     # Keys arrive: what the shell computes comes back by another way than the screen.
@@ -70,7 +71,7 @@ def test_from_log_in_to_nothing_left(portal: Portal, page: Page) -> None:
     type_at(portal, page, machine, "login: ", "user")
     type_at(portal, page, machine, "Password: ", password)
     type_at(portal, page, machine, "$ ", f"echo $((6*7))-{word}")
-    wait_until(lambda: f"42-{word}" in portal.serial(machine), 60, "what was typed has reached the guest")
+    portal.wait_for_serial(machine, f"42-{word}", 60)
 
     assert leaks(places(portal), machine=machine, reservation=reservation, kept=True), (
         "it runs, so the checker must see it"
@@ -84,8 +85,10 @@ def test_from_log_in_to_nothing_left(portal: Portal, page: Page) -> None:
 
 def type_at(portal: Portal, page: Page, machine: str, prompt: str, text: str) -> None:
     """Type a line on the machine's screen once its prompt is there; the guest copies its screen to its serial log."""
-    wait_until(lambda: prompt in portal.serial(machine).splitlines()[-1], 60, f"the prompt {prompt!r}")
-    page.keyboard.type(text, delay=60)
+    portal.wait_for_serial(machine, prompt, 60, last_line=True)
+    for letter in text:
+        shift = "Shift+" if letter.isupper() or letter in SHIFTED else ""  # as fingers do it: the guest sees keys
+        page.keyboard.press(f"{shift}{letter}", delay=30)
     page.keyboard.press("Enter")
 
 
@@ -120,13 +123,9 @@ def test_two_bookings_two_screens(portal: Portal) -> None:
     for user, (token, document) in booked.items():
         machine = document["machine"]
         portal.wait_for_status(token, document["id"], "active", 90)
-        log = wait_until(
-            lambda machine=machine: "screen ready" in portal.serial(machine) and portal.serial(machine),
-            SCREEN_SECONDS * 2,
-            f"screen of {user}",
-        )
-        assert user in str(log)
-        assert "simulated" in str(log)
+        log = portal.wait_for_serial(machine, "screen ready", SCREEN_SECONDS * 2)
+        assert user in log
+        assert "simulated" in log
     for token, document in booked.values():
         portal.call("POST", f"reservations/{document['id']}/cancel", token)
         portal.wait_for_status(token, document["id"], "ended", 60)

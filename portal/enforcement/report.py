@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
@@ -74,8 +74,12 @@ class Report:
 
     @property
     def complete(self) -> bool:
-        """May absence be believed?"""
+        """May the absence of a machine or a disk be believed?"""
         return not self.unknown
+
+    def gaps_at(self, addresses: Collection[str]) -> list[str]:
+        """What could not be told of the host or of these GPUs; while there is any, absence proves nothing."""
+        return [*self.unknown, *(gap for gpu in self.gpus if gpu["address"] in addresses for gap in _gaps(gpu))]
 
 
 def parse(document: Mapping[str, Any]) -> Report:
@@ -95,8 +99,8 @@ def _parse(document: Mapping[str, Any]) -> Report:
         machines=tuple(_machine(entry) for entry in document["machines"]),
         vgpus=tuple(_vgpu(entry) for entry in document["vgpus"]),
         disks=tuple(SeenDisk(UUID(entry["machine"]), int(entry["mib"])) for entry in document["disks"]),
-        gpus=tuple(document["gpus"]),
-        unknown=tuple(f"{entry['what']}: {entry['reason']}" for entry in document["unknown"]),
+        gpus=tuple(_gpu(entry) for entry in document["gpus"]),
+        unknown=tuple(_gaps(document)),
         steps=tuple(_step(entry) for entry in document.get("steps", ())),
         needs_confirmation=tuple(UUID(entry) for entry in document.get("needs_confirmation", ())),
     )
@@ -124,6 +128,17 @@ def _vgpu(entry: Mapping[str, Any]) -> SeenVGPU:
         holder=_optional(UUID, entry["holder"]),
         ours=entry["ours"],
     )
+
+
+def _gpu(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Passed on to the inventory as it is, once the two fields that decide here are known to be there."""
+    _string(entry["address"])
+    _gaps(entry)
+    return entry
+
+
+def _gaps(entry: Mapping[str, Any]) -> list[str]:
+    return [f"{gap['what']}: {gap['reason']}" for gap in entry["unknown"]]
 
 
 def _step(entry: Mapping[str, Any]) -> Step:

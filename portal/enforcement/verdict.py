@@ -30,7 +30,7 @@ class Held:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What to record for one lease. error: why its start did not work, "" when nothing is wrong."""
+    """What to record for one lease. error: why its start or end did not work, "" when nothing is wrong."""
 
     lease: Lease
     up: bool
@@ -54,18 +54,25 @@ def _judge(report: Report, lease: Lease, machine: SeenMachine | None) -> Verdict
         gone=machine is None and is_released(report, lease),
         confirmed_end=machine.end if machine is not None and mine else None,
         state=machine_state(report, machine),
-        error=first_error(report.steps, lease.machine),
+        error=first_error(report.steps, lease.machine)
+        or (doubt(report, lease) if lease.status == Status.ENDING else ""),
     )
 
 
 def is_released(report: Report, lease: Lease) -> bool:
     """Is nothing of the lease left on the host: no vGPU of its tiles, and no disk where the machine was disposable?"""
-    if not report.complete:
+    if doubt(report, lease):
         return False
     tiles = {tile.uuid for tile in lease.tiles}
     if any(vgpu.uuid in tiles or vgpu.holder == lease.machine for vgpu in report.vgpus):
         return False
     return not lease.disposable or all(disk.machine != lease.machine for disk in report.disks)
+
+
+def doubt(report: Report, lease: Lease) -> str:
+    """Why the host's lists cannot be believed for this lease, as a sentence; "" when they can."""
+    gaps = report.gaps_at({tile.address for tile in lease.tiles})
+    return f"The host cannot tell what is left of it ({'; '.join(gaps)})." if gaps else ""
 
 
 def machine_state(report: Report, machine: SeenMachine | None) -> str:

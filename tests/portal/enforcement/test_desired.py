@@ -17,7 +17,7 @@ from portal.bookings.states import Status
 from portal.enforcement import desired, verdict
 from portal.enforcement.desired import Call, Fact, Lease, Seed, Tile
 from portal.enforcement.report import parse
-from tests.fakes import FakeHost
+from tests.fakes import FakeHost, gpu_document
 
 SCHEMAS = Path(__file__).parents[3] / "docs/schemas"
 NOW = datetime(2027, 3, 1, 9, 0, tzinfo=UTC)
@@ -147,8 +147,13 @@ def report_with(**changes: Any) -> dict[str, Any]:
 def test_anything_unknown_keeps_everything() -> None:
     ending = lease(1, Status.ENDING, tile(1, 0, 1))
     assert verdict.judge(parse(report_with()), [ending])[0].gone
-    unsure = parse(report_with(unknown=[{"what": "vgpus of 0000:3b:00.0", "reason": "cannot read"}]))
-    assert not verdict.judge(unsure, [ending])[0].gone
+    gap = {"what": "free instances", "reason": "cannot read"}
+    for unsure in ({"unknown": [gap]}, {"gpus": [gpu_document() | {"unknown": [gap]}]}):
+        seen = verdict.judge(parse(report_with(**unsure)), [ending])[0]
+        assert not seen.gone
+        assert "cannot read" in seen.error
+    elsewhere = {"gpus": [gpu_document(), gpu_document("0000:5e:00.0") | {"unknown": [gap]}]}
+    assert verdict.judge(parse(report_with(**elsewhere)), [ending])[0].gone
 
 
 @pytest.mark.parametrize(

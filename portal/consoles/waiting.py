@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, ParamSpec, TypeVar
 
 from channels.db import database_sync_to_async
 from channels.layers import get_channel_layer
 
+log = logging.getLogger(__name__)
+
+CANCEL_AGAIN_SECONDS = 0.5
+LEAVE_SECONDS = 5  # a channel layer that is away must not keep a socket that has ended
 P = ParamSpec("P")
 T = TypeVar("T")
 Heard = Callable[[float | None], Awaitable[dict[str, Any] | None]]
@@ -33,12 +38,21 @@ async def first_to_end(*parts: Coroutine[Any, Any, None]) -> None:
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await _end(tasks)
     for task in tasks:
         if task in done:
             task.result()
+
+
+async def _end(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """Cancel until all have ended: libraries now and then swallow one (redis-py 8 does while it connects)."""
+    while pending := [task for task in tasks if not task.done()]:
+        for task in pending:
+            task.cancel()
+        await asyncio.wait(pending, timeout=CANCEL_AGAIN_SECONDS)
+    for task in tasks:
+        if not task.cancelled():
+            task.exception()  # looked at, or asyncio would complain that nobody did
 
 
 @asynccontextmanager
@@ -67,6 +81,10 @@ async def listening(*groups: str) -> AsyncIterator[Heard]:
         yield heard
     finally:
         receiving.cancel()
-        await asyncio.gather(receiving, return_exceptions=True)
-        for group in groups:
-            await layer.group_discard(group, channel)
+        try:
+            async with asyncio.timeout(LEAVE_SECONDS):
+                await asyncio.gather(receiving, return_exceptions=True)
+                for group in groups:
+                    await layer.group_discard(group, channel)
+        except (TimeoutError, OSError):
+            log.warning("The channel layer did not take leave of %s", channel)

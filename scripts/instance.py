@@ -14,6 +14,7 @@ from scripts.terminal import Refusal
 CHECKOUT = Path(__file__).resolve().parent.parent
 # A socket's path may have 107 bytes; the longest below run_dir is console/<uuid>.sock and its like.
 RUN_DIR_LIMIT = 60
+LOCK = "stack.lock"
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ class Instance:
 
     def prepare(self) -> None:
         """Make the folders that everything else needs.  Service users must get through them."""
+        self.refuse_strange_run_dir()
         for folder in (self.run_dir, self.data, self.images, self.storage, self.run_dir / "console"):
             folder.mkdir(mode=0o755, parents=True, exist_ok=True)
         for folder in (self.run_dir, self.data, self.images, self.storage):
@@ -57,10 +59,18 @@ class Instance:
                     "Run `chmod 711` on it, or set VAR_DIR, IMAGES_DIR or STORAGE_DIR to another folder.",
                 )
 
+    def refuse_strange_run_dir(self) -> None:
+        """RUN_DIR is emptied at the end, so it must be ours: a new folder, an empty one, or one with our lock."""
+        if self.run_dir.is_dir() and not (self.run_dir / LOCK).exists() and set(os.listdir(self.run_dir)) - {"console"}:
+            raise Refusal(
+                f"{self.run_dir} holds things that are not Tessera's; it would be emptied at the end.",
+                "Set RUN_DIR to a folder of its own.",
+            )
+
     def lock(self) -> None:
         """Hold this copy: a second start of the same one is told so.  The lock dies with the process."""
         for folder in (self.run_dir, self.data):
-            handle = os.open(folder / "stack.lock", os.O_RDWR | os.O_CREAT, 0o600)
+            handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

@@ -52,6 +52,14 @@ def test_a_run_dir_that_leaves_no_room_for_sockets_is_refused() -> None:
         instance.of_checkout({"RUN_DIR": "/run/" + "x" * 86})
 
 
+def test_a_run_dir_with_other_peoples_things_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    (tmp_path / "theirs").touch()
+    ours = replace(instance.of_checkout({"VAR_DIR": str(tmp_path / "var")}), run_dir=tmp_path)
+    with pytest.raises(Refusal, match="would be emptied at the end"):
+        ours.prepare()
+    assert [entry.name for entry in tmp_path.iterdir()] == ["theirs"]
+
+
 def test_a_folder_that_service_users_cannot_enter_is_refused(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)

@@ -7,6 +7,7 @@ job is stuck. A call that does not come back is left behind in a daemon thread; 
 import queue
 import re
 import threading
+import time
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from typing import Any, TypeVar, cast
 
 import libvirt
 
+from vmctl import firewall
 from vmctl.errors import Code, VmctlError
 from vmctl.mark import NAMESPACE, PREFIX
 from vmctl.observation import MachineState
@@ -45,6 +47,7 @@ LOST = (libvirt.VIR_ERR_NO_CONNECT, libvirt.VIR_ERR_INVALID_CONN, libvirt.VIR_ER
 
 
 REMEDIES = (
+    (firewall.REFUSED, "Another program changes the firewall at the same time; see which, or wait."),
     (r"Cannot access storage file", "Put vmctl's storage folder where QEMU's user may enter every folder above it."),
     (r"in use by driver QEMU", "Wait until the other machine is off."),
     (r"Failed to bind socket|Unable to bind|VNC server", "Let QEMU's user write into the console folder of --run-dir."),
@@ -184,11 +187,11 @@ class Hypervisor:
 
     def define_filter(self, xml: str) -> None:
         """Define a network filter; running machines get it at once."""
-        self._call("the filter's definition", lambda: self._connection.nwfilterDefineXML(xml))
+        self._through_the_firewall("the filter's definition", lambda: self._connection.nwfilterDefineXML(xml))
 
     def start(self, xml: str) -> None:
         """Start a transient domain. It is there with all its devices, or not at all."""
-        self._call("the start", lambda: self._connection.createXML(xml, 0), START_SECONDS, looking=False)
+        self._through_the_firewall("the start", lambda: self._connection.createXML(xml, 0))
 
     def ask_stop(self, uuid: str) -> None:
         """Press the ACPI power button: explicitly, since the default may wait for a guest agent (field log C16)."""
@@ -196,7 +199,8 @@ class Hypervisor:
 
     def force_stop(self, uuid: str) -> None:
         """Take the power away. One that is gone already is fine."""
-        self._on(uuid, lambda domain: domain.destroy(), DESTROY_SECONDS)
+        with firewall.alone():
+            self._on(uuid, lambda domain: domain.destroy(), DESTROY_SECONDS)
 
     def set_mark(self, uuid: str, xml: str) -> None:
         """Replace the mark of a running domain."""
@@ -212,6 +216,18 @@ class Hypervisor:
         except LibvirtError as error:
             if not error.gone:
                 raise
+
+    def _through_the_firewall(self, what: str, call: Callable[[], Any]) -> None:
+        """A change for which libvirt writes firewall rules, tried again when another program wrote some meanwhile."""
+        for left in reversed(range(firewall.TRIES)):
+            try:
+                with firewall.alone():
+                    self._call(what, call, START_SECONDS, looking=False)
+                return
+            except LibvirtError as error:
+                if firewall.REFUSED not in error.what or not left:
+                    raise
+                time.sleep(firewall.PAUSE_SECONDS)
 
     def _call(self, what: str, call: Callable[[], Any], seconds: float = CALL_SECONDS, *, looking: bool = True) -> Any:
         """The answer. Looking asks only the daemon, so late answers tell of it; a change may wait for one QEMU."""

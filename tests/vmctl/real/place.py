@@ -151,6 +151,14 @@ class Place:
         """Apply the next desired state."""
         return self.run("apply", self.desired(*machines, **other))
 
+    def settle(self, *machines: Json, **other: Any) -> Answer:
+        """Apply until nothing is left for later: a busy machine may need more than one run."""
+        for _ in range(5):
+            answer = self.apply(*machines, **other)
+            if not any(step["error"] and step["error"]["retry"] for step in answer.document["steps"]):
+                break
+        return answer
+
     def observe(self) -> Answer:
         return self.run("observe")
 

@@ -50,7 +50,7 @@ def write(child: subprocess.Popen[bytes], data: bytes) -> None:
 
 
 def test_it_speaks_rfb_and_ends_with_its_reader_or_its_machine(place: Place) -> None:
-    place.apply(place.machine("a"))
+    place.settle(place.machine("a"))
     with console(place, "a") as child:
         assert read(child, len(GREETING)) == GREETING
         write(child, GREETING)
@@ -67,7 +67,7 @@ def test_it_speaks_rfb_and_ends_with_its_reader_or_its_machine(place: Place) -> 
 
 
 def test_it_refuses_what_is_not_ours_or_not_running(place: Place) -> None:
-    place.apply(place.machine("a"))
+    place.settle(place.machine("a"))
     assert refusal(place, "nobody") == "not_running"
     place.portal = build.OTHER_PORTAL
     state = place.folder / place.host / "state" / "memory.json"

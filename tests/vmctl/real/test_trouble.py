@@ -45,7 +45,7 @@ def test_a_hanging_libvirt_is_a_sentence_in_seconds(place: Place, elsewhere: Pat
 @pytest.mark.field("C08")
 def test_a_stuck_machine_loses_its_own_state_only_and_ends_at_last(place: Place) -> None:
     both = [place.machine("stuck"), place.machine("fine")]
-    place.apply(*both)
+    place.settle(*both)
     os.kill(place.qemu("stuck"), signal.SIGSTOP)
     stop = {"order": "stop"}
     told = place.apply(*(each | stop for each in both), confirmed_stops=[each["machine"] for each in both])

@@ -169,7 +169,7 @@ def street(place: Place) -> Iterator[Street]:
     tag = place.tag
     with ExitStack() as stack:
         _world(stack, f"o{tag}")
-        place.apply(place.machine("a"))  # the host has its address in that world now, so the filter names it
+        place.settle(place.machine("a"))  # the host has its address in that world now, so the filter names it
         interface = place.xml("a").find("devices/interface")
         assert interface is not None
         filtered = interface.find("filterref")

@@ -1,6 +1,6 @@
 """The only writer of hosts, GPUs, flavors and images."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -154,8 +154,18 @@ class Fact:
 
 
 @transaction.atomic
-def set_holdings(host: Host, facts: Iterable[Fact], *, now: datetime) -> None:
-    """Make the holdings of a host these; one that was there before keeps its `since`. Quarantines stay."""
+def set_holdings(
+    host: Host,
+    facts: Iterable[Fact],
+    *,
+    now: datetime,
+    doubted: Collection[UUID] = (),
+    seen: Collection[UUID | None] = (),
+) -> None:
+    """Make the holdings of a host these; one that was there before keeps its `since`. Quarantines stay.
+
+    On `doubted` GPUs, of which the host could not tell all, only holdings whose vGPU was `seen` may go.
+    """
     stored = Holding.objects.filter(gpu__host=host).exclude(kind=HoldingKind.QUARANTINE)
     before = {(row.gpu_id, row.kind, row.vgpu): row for row in stored}
     for fact in facts:
@@ -165,7 +175,8 @@ def set_holdings(host: Host, facts: Iterable[Fact], *, now: datetime) -> None:
             Holding.objects.create(gpu_id=fact.gpu_id, kind=fact.kind, vgpu=fact.vgpu, since=now, **fields)
         elif any(getattr(row, key) != value for key, value in fields.items()):
             Holding.objects.filter(pk=row.pk).update(**fields)
-    Holding.objects.filter(pk__in=[row.pk for row in before.values()]).delete()
+    gone = [row.pk for row in before.values() if row.gpu_id not in doubted or row.vgpu in seen]
+    Holding.objects.filter(pk__in=gone).delete()
 
 
 @transaction.atomic

@@ -260,6 +260,22 @@ def test_a_strangers_vgpu_is_a_holding(stage: Stage) -> None:
     assert Holding.objects.get().kind == "foreign"
 
 
+def test_a_strangers_vgpu_stays_while_the_host_cannot_tell(stage: Stage) -> None:
+    """An empty list with a gap beside it must not make the share bookable."""
+    host = host_of(stage)
+    host.vgpus["0e0b3aa4-3c3c-4f6f-8f4e-0d1c8e6b7a11"] = {
+        "gpu": "0000:3b:00.0", "type": "T4-4Q", "holder": None, "ours": False,
+    }  # fmt: skip
+    stage.tick()
+    host.vgpus.clear()
+    host.gpus[0]["unknown"] = [{"what": "shares of 0000:3b:00.0", "reason": "The driver is not ready."}]
+    stage.at(0.01).tick()
+    assert Holding.objects.get().kind == "foreign"
+    host.gpus[0]["unknown"] = []
+    stage.at(0.02).tick()
+    assert not Holding.objects.exists()
+
+
 @pytest.mark.field("E12")
 def test_no_message_before_the_commit_and_none_after_a_rollback(stage: Stage) -> None:
     from django.db import transaction

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from scripts.instance import CHECKOUT, Instance
 from scripts.supervisor import Service
@@ -14,37 +15,32 @@ THREADS = 32  # a task only waits for a child process; a host that hangs holds o
 
 def web(instance: Instance, settings: dict[str, str], port: int) -> list[Service]:
     """What serves people (uvicorn), what does the work (worker) and what gives the beat."""
-    uvicorn = ["uvicorn", "portal.asgi:application", "--host", "127.0.0.1", "--port", str(port)]
-    # Measured: this protocol holds memory still when a browser stops reading; compression would undo that.
-    uvicorn += [
-        "--ws",
-        "portal.consoles.protocol:Impatient",
-        "--ws-per-message-deflate",
-        "false",
-        "--ws-ping-interval",
-        "10",
-        "--ws-ping-timeout",
-        "10",
-        "--ws-max-size",
-        str(1024 * 1024),
-        "--no-access-log",
-        "--timeout-graceful-shutdown",
-        "5",
-    ]
-    worker = ["celery", "-A", "portal.celery", "worker", "--loglevel", "INFO"]
-    worker += ["--pool", "threads", "--concurrency", str(THREADS)]
-    beat = ["celery", "-A", "portal.celery", "beat", "--loglevel", "INFO", "--pidfile="]
-    beat += ["--schedule", str(instance.var / "celerybeat-schedule")]
+    schedule = instance.var / "celerybeat-schedule"
     return [
-        of_python("uvicorn", uvicorn, settings, ready=lambda: serves(port)),
-        of_python(
-            "worker",
-            [*worker, "-n", f"{instance.name}@%h"],
-            settings,
-            ready=logged(instance, "worker", " ready."),
-        ),
-        of_python("beat", beat, settings, ready=logged(instance, "beat", "beat: Starting")),
+        of_python("uvicorn", uvicorn(port), settings, ready=lambda: serves(port)),
+        of_python("worker", worker(instance.name), settings, ready=logged(instance, "worker", " ready.")),
+        of_python("beat", beat(schedule), settings, ready=logged(instance, "beat", "beat: Starting")),
     ]
+
+
+def uvicorn(port: int) -> list[str]:
+    """The module and its words.  Measured: this protocol holds memory still when a browser stops reading; compression
+    would undo that."""
+    words = f"uvicorn portal.asgi:application --host 127.0.0.1 --port {port} --no-access-log"
+    words += " --ws portal.consoles.protocol:Impatient --ws-per-message-deflate false --ws-max-size 1048576"
+    words += " --ws-ping-interval 10 --ws-ping-timeout 10 --timeout-graceful-shutdown 5"
+    return words.split()
+
+
+def worker(name: str) -> list[str]:
+    words = f"celery -A portal.celery worker --loglevel INFO --pool threads --concurrency {THREADS} -n {name}@%h"
+    return words.split()
+
+
+def beat(schedule: Path) -> list[str]:
+    """`schedule` is where it remembers when it last did what."""
+    words = "celery -A portal.celery beat --loglevel INFO --pidfile="
+    return [*words.split(), "--schedule", str(schedule)]
 
 
 def of_python(name: str, words: list[str], settings: dict[str, str], ready: Callable[[], bool]) -> Service:

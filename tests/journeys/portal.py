@@ -15,7 +15,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
+
+from scripts import programs
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 T = TypeVar("T")
@@ -67,18 +69,14 @@ class Portal:
                 start_new_session=True,
             )
 
-    def signal(self, name: str, number: signal.Signals) -> None:
-        """To a program and all its children: a prefork worker is several processes."""
-        os.killpg(self.processes[name].pid, number)
-
     def end(self) -> None:
         for process in self.processes.values():
             process.terminate()
-        for name, process in list(self.processes.items()):
+        for process in self.processes.values():
             try:
                 process.wait(20)
             except subprocess.TimeoutExpired:
-                self.signal(name, signal.SIGKILL)
+                os.killpg(process.pid, signal.SIGKILL)
                 process.wait(5)
 
     def call(self, method: str, path: str, token: str, body: object = None) -> tuple[int, Any]:
@@ -156,14 +154,10 @@ class Portal:
 
 
 def command(portal: Portal, name: str) -> list[str]:
-    """As scripts/programs.py starts them, with two worker processes."""
-    words = {
-        "web": f"uvicorn portal.asgi:application --host 127.0.0.1 --port {portal.port} --no-access-log"
-        " --ws websockets-sansio --ws-per-message-deflate false",
-        "worker": f"celery -A portal.celery worker --loglevel INFO --concurrency 2 -n {uuid.uuid4().hex[:8]}@%h",
-        "beat": "celery -A portal.celery beat --pidfile= --schedule",
-    }
-    return words[name].split() + ([str(portal.logs / "beat-schedule")] if name == "beat" else [])
+    """The module and its words, as `make run` starts it."""
+    if name == "web":
+        return programs.uvicorn(portal.port)
+    return programs.worker(uuid.uuid4().hex[:8]) if name == "worker" else programs.beat(portal.logs / "beat-schedule")
 
 
 def wait_until(look: Callable[[], T | None], seconds: float, what: str) -> T:
@@ -187,7 +181,8 @@ def new_database(url: str) -> str:
     """Make an empty database beside the one that the URL names; its URL."""
     name = f"journey_{uuid.uuid4().hex[:8]}"
     subprocess.run(["psql", "-Xqc", f"create database {name}", url], check=True, timeout=30)
-    return urlunsplit(urlsplit(url)._replace(path=f"/{name}"))
+    address, mark, options = url.partition("?")
+    return f"{address.rpartition('/')[0]}/{name}{mark}{options}"
 
 
 def drop_database(url: str, beside: str) -> None:

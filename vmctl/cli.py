@@ -58,7 +58,7 @@ def place(
     """Makes it so, on one host."""
     name = host or platform.node().split(".")[0].lower()
     if not re.fullmatch(desired.HOST, name):
-        raise bad_input(f"{name!r} is no host name.", "Give --host with small letters, digits and dashes.")
+        raise bad_input(f"{name!r} is no host name.", "Give --host with small letters, digits, dots and dashes.")
     context.obj = Site(
         host=_host(name, root.absolute(), state_dir.absolute(), layout),
         libvirt_uri=libvirt_uri,

@@ -6,9 +6,10 @@ from vmctl.documents import SCHEMA, Fields, load
 from vmctl.errors import bad_input
 from vmctl.model import ADDRESS, Cell, DesiredMachine, DesiredState, Order, Regime, Seed, WantedVGPU
 
-HOST = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+# As wide as the portal's own fields: a name that passes there and not here would stop a whole host.
+HOST = r"[a-z0-9][a-z0-9.-]{0,62}"
+IMAGE = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
 LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
-IMAGE = r"[a-z0-9][a-z0-9._-]{0,63}"
 LOGIN = r"[a-z_][a-z0-9_-]{0,31}"
 CRYPT = r"\$[0-9a-z]{1,8}\$[./=,$A-Za-z0-9-]{1,200}"
 TYPE = r"[A-Za-z0-9][A-Za-z0-9 ._+-]{0,63}"
@@ -22,7 +23,7 @@ def parse(text: str) -> DesiredState:
         raise fields.wrong("schema", f"Send a document of schema {SCHEMA}, or update vmctl.")
     state = DesiredState(
         portal=fields.uuid("portal"),
-        host=fields.text("host", HOST, "Send the host's name: small letters, digits and dashes."),
+        host=fields.text("host", HOST, "Send the host's name: small letters, digits, dots and dashes."),
         generation=fields.whole("generation", 0, 2**63 - 1),
         stop_grace_seconds=fields.whole("stop_grace_seconds", 0, DAY),
         expire_allowance_seconds=fields.whole("expire_allowance_seconds", 0, 30 * DAY),
@@ -49,7 +50,7 @@ def _machine(fields: Fields) -> DesiredMachine:
         vcpus=fields.whole("vcpus", 1, 512),
         memory_mib=fields.whole("memory_mib", 16, 2**24),
         disk_gib=fields.whole("disk_gib", 1, 65536),
-        image=fields.text("image", IMAGE, "Send an image's name: small letters, digits, dots, dashes."),
+        image=fields.text("image", IMAGE, "Send an image's name: letters, digits, dots, dashes, underscores."),
         vgpus=tuple(_vgpu(item) for item in fields.objects("vgpus")),
         seed=_seed(fields.object("seed")),
     )

@@ -1,19 +1,43 @@
 """What vmctl finds becomes GPUs and types; what is gone keeps its row and is not booked."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from hypothesis import given
+from hypothesis import strategies as st
 
 from portal.accounts.models import User
 from portal.audit.models import Entry
 from portal.errors import WrongInput
 from portal.gateway import GatewayError
 from portal.inventory import actions
-from portal.inventory.models import GPU, Flavor, Holding, Host, HostKind, VGPUType
+from portal.inventory.models import (
+    FILE_NAME,
+    GPU,
+    LOGIN_NAME,
+    SAFE_NAME,
+    Flavor,
+    Holding,
+    Host,
+    HostKind,
+    VGPUType,
+)
 from tests import make
 from tests.make import NOW, World, at
+from vmctl import desired as documents
+
+
+@given(
+    *(st.from_regex(rule.regex, fullmatch=True) for rule in (SAFE_NAME, FILE_NAME, LOGIN_NAME)),
+)
+def test_no_name_that_is_taken_here_makes_a_document_that_a_host_refuses(host: str, file: str, login: str) -> None:
+    """A refused document stops everything on its host, not only the machine with the odd name."""
+    assert re.fullmatch(documents.HOST, host)
+    assert re.fullmatch(documents.IMAGE, file)
+    assert re.fullmatch(documents.LOGIN, login)
 
 
 def test_a_second_look_changes_nothing_but_the_time(world: World) -> None:

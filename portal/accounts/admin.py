@@ -9,6 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from portal import clock
 from portal.accounts import actions
 from portal.accounts.access import caller
+from portal.accounts.forms import PersonForm
 from portal.accounts.models import ApiToken, Membership, Project, User
 from portal.audit import actions as audit
 from portal.audit.admin import ReadOnly
@@ -18,6 +19,7 @@ from portal.audit.admin import ReadOnly
 class PersonAdmin(UserAdmin):  # type: ignore[type-arg]  # not generic at run time
     """People are closed (is_active off), never deleted: the audit names them."""
 
+    form = PersonForm
     list_display = ["username", "email", "is_active", "is_staff"]
     fieldsets = (
         (None, {"fields": ("username", "password")}),

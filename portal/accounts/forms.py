@@ -6,7 +6,7 @@ from zoneinfo import available_timezones
 
 from django import forms
 from django.conf import settings
-from django.contrib.auth.forms import AuthenticationForm
+from django.contrib.auth.forms import AuthenticationForm, UserChangeForm
 from django.core.exceptions import ValidationError
 from django.utils import timezone
 
@@ -78,15 +78,33 @@ class ProfileForm(forms.Form):
         zone_field.choices = [("", f"The site's: {settings.TIME_ZONE}"), ("UTC", "UTC"), *zones]
 
     def clean_ssh_keys(self) -> str:
-        keys = [line.strip() for line in self.cleaned_data["ssh_keys"].splitlines() if line.strip()]
-        if len(keys) > MOST_KEYS:
-            raise ValidationError(f"At most {MOST_KEYS} keys, please.")
-        for number, key in enumerate(keys, start=1):
-            if not SSH_KEY.fullmatch(key):
-                raise ValidationError(
-                    f"Line {number} is no public SSH key: one begins with ssh-ed25519 or ssh-rsa. Keep private ones."
-                )
-        return "\n".join(keys)
+        return read_keys(self.cleaned_data["ssh_keys"])
+
+
+class PersonForm(UserChangeForm):  # type: ignore[type-arg]  # no subscript at run time
+    """A person as operators edit them. A zone or key that means nothing would reach hosts, so it ends here, too."""
+
+    def clean_ssh_keys(self) -> str:
+        return read_keys(self.cleaned_data["ssh_keys"])
+
+    def clean_time_zone(self) -> str:
+        zone: str = self.cleaned_data["time_zone"]
+        if zone and zone not in available_timezones():
+            raise ValidationError("This is no time zone; write it like Europe/Berlin, or leave it empty.")
+        return zone
+
+
+def read_keys(text: str) -> str:
+    """Public keys, one a line, without empty lines and the like. Raises ValidationError that names the wrong line."""
+    keys = [line.strip() for line in text.splitlines() if line.strip()]
+    if len(keys) > MOST_KEYS:
+        raise ValidationError(f"At most {MOST_KEYS} keys, please.")
+    for number, key in enumerate(keys, start=1):
+        if not SSH_KEY.fullmatch(key):
+            raise ValidationError(
+                f"Line {number} is no public SSH key: one begins with ssh-ed25519 or ssh-rsa. Keep private ones."
+            )
+    return "\n".join(keys)
 
 
 class TokenForm(forms.Form):

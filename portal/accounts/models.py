@@ -1,12 +1,14 @@
 """People, projects and roles, API tokens. Operators are users with `is_staff`."""
 
-from datetime import datetime
+from datetime import datetime, tzinfo
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from django.conf import settings
 from django.contrib.auth.models import AbstractUser
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
+from django.utils import timezone
 
 
 class User(AbstractUser):
@@ -19,6 +21,16 @@ class User(AbstractUser):
     def is_operator(self) -> bool:
         """May look after everybody's bookings and the hosts."""
         return self.is_active and self.is_staff
+
+    @property
+    def zone(self) -> tzinfo:
+        """Where this person reads times: the chosen zone; the site's where none is chosen, or this machine lacks it."""
+        if self.time_zone:
+            try:
+                return ZoneInfo(self.time_zone)
+            except (ZoneInfoNotFoundError, ValueError, OSError):  # chosen on a machine that knew more zones
+                pass
+        return timezone.get_default_timezone()
 
 
 class ProjectQuerySet(models.QuerySet["Project"]):

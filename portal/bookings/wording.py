@@ -1,9 +1,6 @@
 """What the owner of a reservation is told when it changes. What a host did, enforcement tells: it knows why."""
 
 from datetime import datetime
-from zoneinfo import ZoneInfo
-
-from django.utils import timezone
 
 from portal.accounts.models import User
 from portal.bookings.models import Reservation
@@ -39,5 +36,4 @@ def notice(reservation: Reservation, status: Status) -> tuple[Level, str] | None
 
 def local(moment: datetime, user: User) -> str:
     """A time as this person reads it, with the zone's name."""
-    zone = ZoneInfo(user.time_zone) if user.time_zone else None
-    return timezone.localtime(moment, zone).strftime("%Y-%m-%d %H:%M %Z")
+    return moment.astimezone(user.zone).strftime("%Y-%m-%d %H:%M %Z")

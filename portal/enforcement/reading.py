@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from uuid import UUID
-from zoneinfo import ZoneInfo
 
-from django.conf import settings
 from django.db.models import Q
 
+from portal.bookings import rules
 from portal.bookings.models import Placement, Reservation
 from portal.bookings.states import HOLDING, RUNNING, Status
 from portal.enforcement.desired import Fact, Lease, Seed, Tile
@@ -78,7 +77,7 @@ def lease(reservation: Reservation, held: list[Tile]) -> Lease:
         memory_mib=flavor.memory_mib,
         disk_gib=max(flavor.disk_gib, image.min_disk_gib),
         image=image.file,
-        grace=timedelta(seconds=image.stop_grace_seconds or settings.STOP_GRACE_SECONDS),
+        grace=rules.stop_grace(image),
         seed=_seed(reservation),
         tiles=tuple(tile for tile in held if tile.reservation == reservation.pk),
     )
@@ -86,8 +85,7 @@ def lease(reservation: Reservation, held: list[Tile]) -> Lease:
 
 def _seed(reservation: Reservation) -> Seed:
     owner = reservation.owner
-    zone = ZoneInfo(owner.time_zone or settings.TIME_ZONE)
-    start, end = reservation.start.astimezone(zone), reservation.end.astimezone(zone)
+    start, end = reservation.start.astimezone(owner.zone), reservation.end.astimezone(owner.zone)
     day = "" if start.date() == end.date() else f"{end:%Y-%m-%d} "
     return Seed(
         owner=owner.get_username(),

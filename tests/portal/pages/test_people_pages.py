@@ -49,6 +49,28 @@ def test_too_many_tries_are_slowed_down_and_told(client: Client, dora: User) -> 
     assert re.search(r"Wait until \d\d:\d\d:\d\d", page)
 
 
+@pytest.mark.parametrize("zone", ["Berlin", "Europe", "../../etc/passwd"])
+def test_a_zone_that_nobody_knows_is_the_sites(world: make.World, logged_in: LogIn, zone: str) -> None:
+    """It may come from a machine that knew more zones; a page, a notice or a host must not break on it."""
+    User.objects.filter(pk=world.people.ada.pk).update(time_zone=zone)
+    assert "UTC" in logged_in(world.people.ada).get("/").content.decode()
+    assert str(User.objects.get(pk=world.people.ada.pk).zone) == "UTC"
+
+
+@pytest.mark.parametrize(("field", "value"), [("time_zone", "Berlin"), ("ssh_keys", "ssh-rsa\tAAAA")])
+def test_operators_cannot_enter_what_a_host_would_refuse(
+    world: make.World, logged_in: LogIn, field: str, value: str
+) -> None:
+    world.people.olga.is_superuser = True
+    world.people.olga.save()
+    form = {"username": "ada", "time_zone": "", "ssh_keys": "", "is_active": "on", "email": ""}
+    browser, page = logged_in(world.people.olga), f"/admin/accounts/user/{world.people.ada.pk}/change/"
+    assert browser.post(page, form | {field: value}).status_code == 200
+    assert getattr(User.objects.get(pk=world.people.ada.pk), field) == ""
+    assert browser.post(page, form | {"time_zone": "Europe/Berlin", "ssh_keys": KEY}).status_code == 302
+    assert User.objects.get(pk=world.people.ada.pk).ssh_keys == KEY
+
+
 @pytest.mark.field("D29")
 def test_the_zone_is_what_was_chosen_whatever_the_browser_says(world: make.World, logged_in: LogIn) -> None:
     browser = logged_in(world.people.ada)

@@ -43,10 +43,13 @@ def deactivate_user(user: User, *, by: User, now: datetime) -> User:
     return save_user(user, by=by, now=now)
 
 
+@transaction.atomic
 def save_profile(user: User, *, time_zone: str, ssh_keys: str, now: datetime) -> User:
-    """What a person may change about themselves."""
+    """What a person may change about themselves, and no other column: an operator may be closing the account now."""
     user.time_zone, user.ssh_keys = time_zone, ssh_keys
-    return save_user(user, by=user, now=now)
+    user.save(update_fields=["time_zone", "ssh_keys"])
+    audit.record(user, "saved", user, now=now, time_zone=time_zone, ssh_keys=len(ssh_keys.splitlines()))
+    return user
 
 
 @transaction.atomic

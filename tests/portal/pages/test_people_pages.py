@@ -7,6 +7,7 @@ from django.test import Client
 from django.urls import reverse
 
 from portal import clock
+from portal.accounts import actions as accounts
 from portal.accounts.models import ApiToken, User
 from portal.notices import actions as notices
 from tests import make
@@ -47,6 +48,14 @@ def test_too_many_tries_are_slowed_down_and_told(client: Client, dora: User) -> 
     assert status == 200
     assert "Too many tries" in page
     assert re.search(r"Wait until \d\d:\d\d:\d\d", page)
+
+
+def test_a_profile_that_is_saved_late_opens_no_account_again(world: make.World) -> None:
+    ada = User.objects.get(pk=world.people.ada.pk)
+    accounts.deactivate_user(world.people.ada, by=world.people.olga, now=make.NOW)
+    accounts.save_profile(ada, time_zone="Asia/Tokyo", ssh_keys=KEY, now=make.NOW)
+    ada.refresh_from_db()
+    assert (ada.is_active, ada.time_zone, ada.ssh_keys) == (False, "Asia/Tokyo", KEY)
 
 
 @pytest.mark.parametrize("zone", ["Berlin", "Europe", "../../etc/passwd"])

@@ -3,10 +3,11 @@
 A write that makes something scarcer locks first, then checks, plans and inserts; one that gives back locks nothing.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
+from uuid import UUID
 
 from django.conf import settings
 from django.db import IntegrityError, connection, transaction
@@ -136,7 +137,11 @@ def _place(reservation: Reservation, period: Period, spot: Spot) -> Placement:
     return placement
 
 
-def _move_tiles(moves: Iterable[tuple[Any, Cell, int]]) -> None:
+def _move_tiles(moves: Collection[tuple[UUID, Cell, int]]) -> None:
+    """Only tiles whose reservation still waits, held so until the commit: what a host has been told of stays put."""
+    waiting = Reservation.objects.filter(placements__in=[tile for tile, _, _ in moves], status__in=sorted(WAITING))
+    if len(waiting.order_by("start", "pk").select_for_update(of=("self",))) != len(moves):
+        raise NoCapacity("Someone was faster; that share is taken.")
     with connection.cursor() as cursor:
         cursor.execute("set constraints one_cell, one_slot, one_handle deferred")
     for tile, cell, handle in moves:

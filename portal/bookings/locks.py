@@ -16,6 +16,8 @@ from portal.bookings.errors import Busy
 PROJECT, POOL = 7201, 7202
 
 LIMIT = "set_config('lock_timeout', %s, true)"
+# Who is frozen in the middle loses the transaction: nobody else could book meanwhile, and what was read would be old
+IDLE = "set_config('idle_in_transaction_session_timeout', '20s', true)"
 LOCK_NOT_AVAILABLE, DEADLOCK_DETECTED = "55P03", "40P01"
 
 T = TypeVar("T")
@@ -40,7 +42,8 @@ def acquire(project_id: int, pool_ids: Iterable[int], deadline: Deadline) -> Non
     keys = [(PROJECT, project_id), *((POOL, pool) for pool in sorted(set(pool_ids)))]
     with connection.cursor() as cursor:
         for kind, key in keys:
-            cursor.execute(f"select {LIMIT}, pg_advisory_xact_lock(%s, %s)", [f"{deadline.left_ms()}ms", kind, key])
+            ask = f"select {IDLE}, {LIMIT}, pg_advisory_xact_lock(%s, %s)"
+            cursor.execute(ask, [f"{deadline.left_ms()}ms", kind, key])
         cursor.execute(f"select {LIMIT}", [f"{deadline.left_ms()}ms"])
 
 

@@ -46,14 +46,15 @@ def _tile(placement: Placement) -> Tile:
     )
 
 
-def due(held: list[Tile], now: datetime) -> list[Reservation]:
-    """Reservations of these tiles whose time has come or whose machine may exist; oldest first.
+def due(host: Host, now: datetime) -> list[Reservation]:
+    """Reservations on the host whose time has come or whose machine may exist; oldest first.
 
-    Locked until the transaction ends: whoever extends a booking at the very tick waits, or is seen.
+    Locked until the transaction ends: whoever extends a booking or moves its tile at the very tick waits, or is seen
+    by whoever reads tiles after this.
     """
-    ids = {tile.reservation for tile in held}
+    here = Placement.objects.filter(held=True, gpu__host=host).values("reservation")
     wanted = Q(status__in=sorted(RUNNING)) | Q(status=Status.BOOKED, start__lte=now)
-    found = Reservation.objects.filter(wanted, pk__in=ids).select_related("machine", "owner", "flavor", "image")
+    found = Reservation.objects.filter(wanted, pk__in=here).select_related("machine", "owner", "flavor", "image")
     return list(found.order_by("start", "pk").select_for_update(of=("self",)))
 
 

@@ -65,8 +65,8 @@ def _page(reservation: Reservation) -> str:
 def prepare(turn: Turn, *, now: datetime) -> Question:
     """Move what the clock moves, decide who may start, and write the desired state down."""
     state = actions.fence(turn)
+    reservations = [one for one in reading.due(turn.host, now) if not _over(one, now)]
     held = reading.tiles(turn.host)
-    reservations = [one for one in reading.due(held, now) if not _over(one, now)]
     leases = [_stopped_at_its_end(one, held, now) for one in reservations]
     leases = _started(turn.host, reservations, leases, now)
     call = desired.Call(

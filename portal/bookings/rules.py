@@ -105,11 +105,14 @@ def next_step(moment: datetime, site: Policy) -> datetime:
 
 def project_for(wish: Wish, by: User) -> Project:
     """The project a booking counts for: the machine's, the one named, or the person's only one."""
+    mine = Project.objects.visible_to(by)
     if wish.machine is not None:
         if wish.project is not None and wish.project != wish.machine.project:
             raise WrongInput("This machine belongs to another project.", fields={"project": "not the machine's"})
+        if not mine.filter(pk=wish.machine.project_id).exists():
+            what = f"This machine counts for the project {wish.machine.project}, which you have left."
+            raise RuleBroken(what, fields={"machine": "of a project you left"})
         return wish.machine.project
-    mine = Project.objects.visible_to(by)
     if wish.project is not None:
         if not mine.filter(pk=wish.project.pk).exists():
             raise NotVisible("You are in no project of that name.")

@@ -4,6 +4,8 @@ from datetime import timedelta
 
 import pytest
 
+from portal.accounts import actions as accounts
+from portal.accounts.models import Membership
 from portal.audit.models import Entry
 from portal.bookings import actions
 from portal.bookings.errors import NoCapacity, RuleBroken
@@ -202,6 +204,24 @@ def test_waiting_tiles_make_way_when_colours_are_used_up(world: World) -> None:
             if one[2] < two[3] and two[2] < one[3]:
                 assert one[0] != two[0]
                 assert one[1] != two[1]
+
+
+def test_a_tile_whose_machine_is_being_started_is_not_moved(world: World) -> None:
+    """The planner may have read it before enforcement took it: whoever looked too early is refused, nothing moves."""
+    reservation = world.book(1, 2)
+    tile = make.tile(reservation)
+    actions.move(reservation, Status.BOOKED, Status.STARTING, now=at(1))
+    with pytest.raises(NoCapacity, match="faster"):
+        actions._move_tiles([(tile.pk, (3, 4), 3)])
+    assert make.tile(reservation).cell == tile.cell
+
+
+def test_a_machine_is_not_booked_for_a_project_that_its_owner_has_left(world: World) -> None:
+    machine = world.book(1, 2).machine
+    accounts.delete_membership(Membership.objects.get(user=world.people.ada), by=world.people.olga, now=NOW)
+    with pytest.raises(RuleBroken, match="which you have left"):
+        world.book(3, 4, image=None, machine=machine)
+    world.book(3, 4, image=None, machine=machine, by=world.people.olga)
 
 
 def test_a_kept_machine_runs_once_at_a_time(world: World) -> None:

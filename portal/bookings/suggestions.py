@@ -15,9 +15,10 @@ def next_starts(order: Order) -> list[str]:
     ends = {tile.period.end + site.regime_change for tile in whole.tiles}
     found: list[str] = []
     for moment in sorted({rules.next_step(end, site) for end in ends if end > order.start})[:TRIED]:
-        if moment + length > order.now + site.horizon or len(found) == TOLD:
+        end = rules.next_step(moment + length, site)  # a wish for "now" is of an odd length
+        if end > order.now + site.horizon or len(found) == TOLD:
             break
-        period = rules.stored_period(moment, moment + length, site)
+        period = rules.stored_period(moment, end, site)
         if planner.choose(need, period, whole) or planner.makes_way(need, period, whole):
             found.append(moment.astimezone(site.zone).isoformat())
     return found

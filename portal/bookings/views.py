@@ -19,7 +19,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from portal import clock
 from portal.accounts.people import person
-from portal.bookings import actions, plane, shares, words
+from portal.bookings import actions, plane, rules, shares, words
 from portal.bookings.forms import BookForm, first_guess
 from portal.bookings.models import Reservation
 from portal.errors import Refused
@@ -104,7 +104,8 @@ def _suggestions(form: BookForm, refused: Refused) -> list[dict[str, str]]:
     found = []
     for text in refused.suggestions:
         start = timezone.localtime(datetime.fromisoformat(text))
-        times = {"start": start.isoformat(timespec="minutes"), "end": (start + length).isoformat(timespec="minutes")}
+        end = rules.next_step(start + length, rules.policy())
+        times = {"start": start.isoformat(timespec="minutes"), "end": end.isoformat(timespec="minutes")}
         kept = {name: form.data.get(name, "") for name in ("flavor", "machine", "image", "project", "disposable")}
         label = f"{start:%a} {start.day} {start:%b, %H:%M} {start.tzname()}"
         found.append({"url": f"{reverse('bookings:book')}?{urlencode(kept | times)}", "label": label})

@@ -112,6 +112,15 @@ def test_when_all_is_taken_the_next_times_are_offered(world: make.World, step: d
     assert taken.status_code == 302
 
 
+def test_what_is_offered_for_a_wish_for_now_can_be_booked(world: make.World, step: datetime, logged_in: LogIn) -> None:
+    browser = logged_in(world.people.ada)
+    for _ in range(4):
+        assert browser.post(BOOK, wish(world, "", step + timedelta(hours=2))).status_code == 302
+    refused = browser.post(BOOK, wish(world, "", step + timedelta(hours=1)))
+    form = browser.get(refused.context["suggestions"][0]["url"]).context["form"]
+    assert browser.post(BOOK, wish(world, form.initial["start"], form.initial["end"])).status_code == 302
+
+
 @pytest.mark.field("D27")
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Kathmandu", "Pacific/Apia"])
 def test_what_is_typed_is_meant_in_the_zone_that_the_page_names(

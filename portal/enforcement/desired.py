@@ -99,11 +99,6 @@ class Call:
     purge: frozenset[UUID] = frozenset()
 
 
-def is_running_time(lease: Lease, now: datetime) -> bool:
-    """Is this the half-open period in which the machine should run?"""
-    return lease.start <= now < lease.end
-
-
 def waits_for(lease: Lease, leases: Iterable[Lease], facts: Iterable[Fact]) -> str:
     """Why a booked machine cannot be started yet, as a sentence; "" when it can.
 
@@ -180,8 +175,8 @@ def document(call: Call, leases: Sequence[Lease], tiles: Sequence[Tile], now: da
 
 
 def is_wanted(lease: Lease, now: datetime) -> bool:
-    """Should the machine run (again, if it shut itself down)?"""
-    return lease.status in (Status.STARTING, Status.ACTIVE) and is_running_time(lease, now)
+    """Should the machine run (again, if it shut itself down)? A clock set back behind the start stops nobody."""
+    return lease.status in (Status.STARTING, Status.ACTIVE) and now < lease.end
 
 
 def _machine(lease: Lease, promise: datetime | None, now: datetime) -> dict[str, Any]:

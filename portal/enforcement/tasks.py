@@ -28,10 +28,10 @@ ALARM_AFTER_SKIPS = 3
 def tick() -> None:
     """Look at every host soon. The promise of the whole: what any message lost, a tick mends."""
     now = clock.now()
-    reconciling.miss_overdue(now)
     asked = now - timedelta(seconds=settings.TICK_SECONDS / 2)  # a second beat's tick finds the pass already made
     for host_id in reading.hosts_to_watch():
         soon(host_id, asked)
+    reconciling.miss_overdue(now)  # last: whatever is wrong with one old booking, hosts are looked at
 
 
 def soon(host_id: int, asked: datetime) -> None:

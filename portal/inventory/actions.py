@@ -77,7 +77,7 @@ def save_gpu(gpu: GPU, *, by: User | None, now: datetime) -> GPU:
 
 @transaction.atomic
 def save_choice(thing: Flavor | Image, *, by: User | None, now: datetime) -> None:
-    """Store a flavor or an image; what is booked already keeps its own size."""
+    """Store a flavor or an image. Bookings that have not started yet get the new size; what runs keeps its own."""
     thing.save()
     audit.record(by, "saved", thing, now=now, slug=thing.slug, enabled=thing.enabled)
 

@@ -32,7 +32,7 @@ class MachineQuerySet(models.QuerySet["VirtualMachine"]):
 
 
 class VirtualMachine(models.Model):
-    """Somebody's machine. `host` is where its disk lies, empty until it has one."""
+    """Somebody's machine. `host` is where it was placed first, so that is where its disk lies or will lie."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=80)

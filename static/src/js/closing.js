@@ -12,11 +12,9 @@ const CLOSED = {
 
 const ANSWERED = {
   logged_out: ["You are logged out. Log in again to see this screen.", false],
-  unauthenticated: ["You are logged out. Log in again to see this screen.", false],
   forbidden: CLOSED[4403],
   not_found: ["There is no such machine for you. It may have been deleted, or shared with you no longer.", false],
   state: CLOSED[4409],
-  ended: CLOSED[4410],
 };
 
 /**

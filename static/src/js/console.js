@@ -35,7 +35,8 @@ async function ticket() {
     headers: { "X-CSRFToken": page.dataset.csrf || cookie("csrftoken"), Accept: "application/json" },
   });
   if (answer.type === "opaqueredirect") throw { code: "logged_out" };
-  const body = await answer.json().catch(() => ({ code: "unreadable", detail: "" }));
+  // Django's own refusals are pages, not JSON: their status says enough
+  const body = await answer.json().catch(() => ({ code: { 403: "forbidden", 404: "not_found" }[answer.status] ?? "unreadable" }));
   if (!answer.ok) throw body;
   return body;
 }

@@ -10,12 +10,11 @@ from portal import clock
 from portal.accounts.access import Access, caller
 from portal.accounts.models import Scope
 from portal.consoles import actions
+from portal.consoles.socket import CONSOLE_PATH
 from portal.errors import NotVisible
 from portal.machines.models import VirtualMachine
 
 router = Router(auth=Access(Scope.CONSOLE), tags=["consoles"])
-
-SOCKET = "/ws/console"
 
 
 class TicketOut(Schema):
@@ -34,4 +33,4 @@ def console(request: HttpRequest, machine_id: UUID) -> TicketOut:
         raise NotVisible("There is no such machine.")
     session = "" if "Authorization" in request.headers else request.session.session_key or ""
     issued = actions.issue(machine, to=caller(request), session_key=session, now=clock.now())
-    return TicketOut(ticket=issued.secret, path=SOCKET, expires=issued.expires)
+    return TicketOut(ticket=issued.secret, path=CONSOLE_PATH, expires=issued.expires)

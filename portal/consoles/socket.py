@@ -14,6 +14,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 CLOSE_SECONDS = 5  # a browser that stopped reading does not even take the close frame; then the line is cut
+CONSOLE_PATH = "/ws/console"  # where a ticket is shown
 SUBPROTOCOL = "binary"
 DEFAULT_PORTS = {"http": 80, "https": 443}
 

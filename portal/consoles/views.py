@@ -22,10 +22,9 @@ from portal.bookings.models import Placement, Reservation
 from portal.bookings.states import HOLDING, RUNNING
 from portal.consoles import actions
 from portal.consoles.rights import reservation_of
+from portal.consoles.socket import CONSOLE_PATH
 from portal.errors import Refused
 from portal.machines.models import VirtualMachine
-
-SOCKET_PATH = "/ws/console"
 
 
 @login_required
@@ -113,7 +112,7 @@ def ticket(request: HttpRequest, machine_id: UUID) -> JsonResponse:
         )
     except Refused as refused:
         return JsonResponse({"code": refused.code, "detail": refused.detail}, status=refused.status)
-    return JsonResponse({"ticket": issued.secret, "path": SOCKET_PATH, "expires": issued.expires.isoformat()})
+    return JsonResponse({"ticket": issued.secret, "path": CONSOLE_PATH, "expires": issued.expires.isoformat()})
 
 
 def _visible(request: HttpRequest, machine_id: UUID) -> VirtualMachine:

@@ -164,9 +164,9 @@ class Hypervisor:
     def network(self, name: str) -> str:
         """The XML of a network that is up."""
         network = self._call(f"the network {name}", lambda: self._connection.networkLookupByName(name))
-        if not network.isActive():
+        if not self._call(f"the network {name}", network.isActive):
             raise VmctlError(Code.FAILED, f"The libvirt network {name} is down.", f"Start it: virsh net-start {name}.")
-        return str(network.XMLDesc(0))
+        return str(self._call(f"the network {name}", lambda: network.XMLDesc(0)))
 
     def leases(self, name: str) -> frozenset[str]:
         """Addresses that the network's DHCP has given away."""

@@ -61,29 +61,18 @@ def _json(value: object) -> str:
 
 def write(host: Host, path: Path, machine: DesiredMachine, wiring: Wiring) -> None:
     """Make the seed's image, whole or not at all.  It holds a password hash: only QEMU's user will read it."""
-    new = path.with_name(f"{path.name}.new")
-    new.unlink(missing_ok=True)
-    with TemporaryDirectory(dir=path.parent, prefix=".seed-") as folder:
+    with TemporaryDirectory(dir=path.parent, prefix=".seed-") as closed:  # the folder around it can be passed by all
+        folder, new = Path(closed, "files"), Path(closed, path.name)
+        folder.mkdir()
         for name, text in documents(machine, wiring).items():
-            (Path(folder) / name).write_text(text)
-        command = [
-            "xorriso",
-            "-as",
-            "mkisofs",
-            "-quiet",
-            "-volid",
-            LABEL,
-            "-joliet",
-            "-rock",
-            "-output",
-            str(new),
-        ]
-        answer = host.run([*command, folder], limit=LIMIT)
-    if answer.status:
-        raise VmctlError(
-            Code.FAILED,
-            f"xorriso made no seed: {answer.errors.strip()[-300:]}.",
-            f"See whether {path.parent} is full.",
-        )
-    new.chmod(0o600)
-    os.replace(new, path)
+            (folder / name).write_text(text)
+        command = f"xorriso -as mkisofs -quiet -volid {LABEL} -joliet -rock -output".split()
+        answer = host.run([*command, str(new), str(folder)], limit=LIMIT)
+        if answer.status:
+            raise VmctlError(
+                Code.FAILED,
+                f"xorriso made no seed: {answer.errors.strip()[-300:]}.",
+                f"See whether {path.parent} is full.",
+            )
+        new.chmod(0o600)
+        os.replace(new, path)

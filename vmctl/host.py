@@ -175,6 +175,16 @@ class Host:
         except OSError:
             return []
 
+    def listed(self, folder: Path) -> list[str]:
+        """The same where absence must be certain. Raises VmctlError when the folder is there and cannot be read."""
+        try:
+            return sorted(os.listdir(folder))
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            what = f"{self._inside(folder)} cannot be listed: {error.strerror}."
+            raise VmctlError(Code.COULD_NOT_TELL, what, "Let vmctl's user read it.", retry=True) from error
+
     def link(self, path: Path) -> str | None:
         """The last part of where a symbolic link points to; None when it is no link."""
         try:

@@ -6,6 +6,7 @@ Callers use only what stands here; which way a card is shared is decided card by
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from vmctl.errors import Code, VmctlError
@@ -23,6 +24,7 @@ from vmctl.model import (
     PCIFunction,
     ProvidedVGPU,
     Regime,
+    Unknown,
     WantedVGPU,
 )
 
@@ -43,12 +45,18 @@ WAYS: Mapping[Framework, Way] = {Framework.MDEV_PF: mdev_pf, Framework.MDEV_VF: 
 
 def inventory(host: Host) -> list[GPU]:
     """Every GPU of the host with what it can be cut into now. Raises nothing: what cannot be read is `unknown`."""
-    shares = provided(host)
-    return [_gpu(host, card, [share for share in shares if share.gpu == card.address]) for card in cards.cards(host)]
+    shares: list[ProvidedVGPU] = []
+    gaps: tuple[Unknown, ...] = ()
+    try:
+        shares = provided(host)
+    except VmctlError as error:
+        gaps = (Unknown("vGPUs of this host", error.what),)
+    found = [_gpu(host, card, [share for share in shares if share.gpu == card.address]) for card in cards.cards(host)]
+    return [replace(gpu, unknown=gpu.unknown + gaps) for gpu in found]
 
 
 def provided(host: Host) -> list[ProvidedVGPU]:
-    """Every share that exists on the host, whoever made it."""
+    """Every share that exists on the host, whoever made it. Raises VmctlError when that cannot be told."""
     found = []
     for made in mdev.devices(host):
         card = _card_of(host, made.parent)

@@ -27,8 +27,11 @@ class Device:
 
 
 def devices(host: Host) -> list[Device]:
-    """All mediated devices of the machine. None where the kernel has no such bus: then nothing was made."""
-    found = (device(host, name) for name in host.names(_bus(host)))
+    """All mediated devices of the machine. None where the kernel has no such bus: then nothing was made.
+
+    Raises VmctlError where the bus cannot be read: a share that nobody can see is not a free one.
+    """
+    found = (device(host, name) for name in host.listed(_bus(host)))
     return [each for each in found if each is not None]
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from uuid import uuid4
+
 import pytest
 
 from tests.vmctl.gpus.trees import captured, function, kind, nvidia, plant
 from vmctl import gpus
+from vmctl.errors import VmctlError
 from vmctl.host import Host
-from vmctl.model import GPU, Framework, Regime
+from vmctl.model import GPU, Framework, Regime, WantedVGPU
 from vmctl.simulate import SimulatedHost
 
 T4 = "0000:3b:00.0"
@@ -44,6 +47,18 @@ def test_a_t4_is_cut_by_equal_size(t4: SimulatedHost) -> None:
     half = next(each for each in first.types if each.name == "T4-8Q")
     assert (half.driver_id, half.series, half.memory_mib, half.size_group) == ("nvidia-233", "Q", 8192, "8G")
     assert half.cells == half.free_cells == ((0, 1), (1, 2))
+
+
+def test_a_bus_that_cannot_be_read_is_no_empty_bus(t4: SimulatedHost) -> None:
+    """Else every share would be taken for given back, and booked again while its machine runs."""
+    made = gpus.provide(t4, WantedVGPU(str(uuid4()), T4, "T4-8Q", Regime.EQUAL, (0, 1), 0))
+    bus = t4.path("/sys/bus/mdev/devices")
+    bus.rename(bus.with_name("aside"))
+    bus.touch()
+    host = Host("here", root=t4.root, state_dir=t4.state_dir)
+    assert all("cannot be listed" in reasons(gpu) for gpu in gpus.inventory(host))
+    with pytest.raises(VmctlError, match="cannot be listed"):
+        gpus.release(host, made)
 
 
 def test_capacity_is_the_gpus_and_never_a_sum_over_functions(a40: SimulatedHost) -> None:

@@ -12,7 +12,7 @@ from portal import clock, gateway, nudge
 from portal.consoles import actions, rights
 from portal.consoles.models import ConsoleTicket
 from portal.consoles.socket import BrowserLeft, Receive, Send, Socket, SocketEnd
-from portal.consoles.waiting import first_to_end, in_database, listening
+from portal.consoles.waiting import LAYER_AWAY, first_to_end, in_database, listening
 from portal.gateway import ByteStream, GatewayError, HostAddress
 
 log = logging.getLogger(__name__)
@@ -127,7 +127,18 @@ async def _to_machine(socket: Socket, stream: ByteStream) -> None:
 
 
 async def _watch(ticket: ConsoleTicket) -> None:
-    """Ask again whether the console may stay open: every few seconds, and at once when told to."""
+    """Ask again whether the console may stay open. While nobody can be heard, by the clock alone."""
+    while True:
+        try:
+            await _listen(ticket)
+        except LAYER_AWAY as error:
+            log.warning("The channel layer is away; consoles look by themselves: %s", error)
+            await _check(ticket)
+            await asyncio.sleep(CHECK_SECONDS)
+
+
+async def _listen(ticket: ConsoleTicket) -> None:
+    """Ask every few seconds, and at once when told to."""
     host_id = ticket.machine.host_id
     groups = [nudge.sockets_of_user(ticket.user_id), *([nudge.consoles_on_host(host_id)] if host_id else [])]
     async with listening(*groups) as heard:

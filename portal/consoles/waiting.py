@@ -10,11 +10,13 @@ from typing import Any, ParamSpec, TypeVar
 
 from channels.db import database_sync_to_async
 from channels.layers import get_channel_layer
+from redis.exceptions import RedisError
 
 log = logging.getLogger(__name__)
 
 CANCEL_AGAIN_SECONDS = 0.5
 LEAVE_SECONDS = 5  # a channel layer that is away must not keep a socket that has ended
+LAYER_AWAY = (OSError, RedisError)  # redis-py's ConnectionError is no OSError
 P = ParamSpec("P")
 T = TypeVar("T")
 Heard = Callable[[float | None], Awaitable[dict[str, Any] | None]]
@@ -86,5 +88,5 @@ async def listening(*groups: str) -> AsyncIterator[Heard]:
                 await asyncio.gather(receiving, return_exceptions=True)
                 for group in groups:
                     await layer.group_discard(group, channel)
-        except (TimeoutError, OSError):
+        except (TimeoutError, *LAYER_AWAY):
             log.warning("The channel layer did not take leave of %s", channel)

@@ -7,6 +7,7 @@ from datetime import timedelta
 from uuid import UUID
 
 import pytest
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 from portal import clock, nudge
 from portal.accounts import actions as accounts
@@ -61,6 +62,23 @@ async def test_at_the_end_of_the_period_it_closes_without_any_message(
 ) -> None:
     monkeypatch.setattr(consumers, "CHECK_SECONDS", 0.3)
     socket = await console_of(await outside(person)(world.people.ada), machine)
+    later = await outside(clock.now)() + timedelta(hours=4)
+    monkeypatch.setattr(clock, "now", lambda: later)
+    assert await close_code(socket) == 4410
+
+
+async def test_a_channel_layer_that_is_away_neither_closes_a_console_nor_keeps_it_open(
+    world: make.World, machine: UUID, person: People, screens: Screens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*groups: str) -> None:
+        raise RedisConnectionError("Error 2 connecting to unix socket: no Redis")
+
+    monkeypatch.setattr(consumers, "CHECK_SECONDS", 0.3)
+    monkeypatch.setattr(consumers, "listening", away)
+    socket = await console_of(await outside(person)(world.people.ada), machine)
+    await asyncio.sleep(0.7)
+    await socket.say(b"still here")
+    assert await socket.hear() == b"still here"
     later = await outside(clock.now)() + timedelta(hours=4)
     monkeypatch.setattr(clock, "now", lambda: later)
     assert await close_code(socket) == 4410

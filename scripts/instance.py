@@ -83,6 +83,20 @@ class Instance:
             os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
             self.locks.append(handle)
 
+    def holder(self) -> int | None:
+        """The process that holds this copy; None: it does not run."""
+        try:
+            handle = os.open(self.run_dir / "stack.lock", os.O_RDWR)
+        except FileNotFoundError:
+            return None
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return int(os.read(handle, 32))
+        finally:
+            os.close(handle)
+        return None
+
 
 def name_of(checkout: Path) -> str:
     """The name of a checkout's copy: the same at every start, another for every clone."""

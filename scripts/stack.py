@@ -1,6 +1,7 @@
 """The supervisor of `make run`, and of the private services that tests need.
 
 python -m scripts.stack run
+python -m scripts.stack inside -- COMMAND ...
 python -m scripts.stack with postgres,redis,libvirt [--instance NAME] -- COMMAND ...
 """
 
@@ -11,7 +12,7 @@ import os
 import shutil
 import sys
 
-from scripts import throw_away, whole
+from scripts import inside, throw_away, whole
 from scripts.terminal import Refusal
 
 
@@ -22,6 +23,8 @@ def main(words: list[str]) -> int:
         become_root()
         if known.verb == "run":
             return whole.run(dict(os.environ))
+        if known.verb == "inside":
+            inside.become(known.command, dict(os.environ))
         return throw_away.around(known.command, known.services, known.instance)
     except Refusal as refusal:
         print(f"\n{refusal}", file=sys.stderr)
@@ -32,6 +35,8 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="python -m scripts.stack")
     verbs = top.add_subparsers(dest="verb", required=True)
     verbs.add_parser("run", help="the whole portal with its private services")
+    within = verbs.add_parser("inside", help="a command in the running copy, with its settings and services")
+    within.add_argument("command", nargs="+", help="what to run, after --")
     tests = verbs.add_parser("with", help="private services with throw-away data around a command")
     tests.add_argument("services", type=lambda text: text.split(","), help="postgres,redis,libvirt or some of them")
     tests.add_argument("--instance", help="its name (default: a new one)")

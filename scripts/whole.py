@@ -9,8 +9,8 @@ import subprocess
 import sys
 import time
 
+from scripts import inside, namespace, private, programs
 from scripts import instance as instances
-from scripts import namespace, private, programs
 from scripts.instance import CHECKOUT, Instance
 from scripts.supervisor import Supervisor, last_line
 from scripts.terminal import Refusal, say
@@ -49,6 +49,7 @@ def start(instance: Instance, supervisor: Supervisor, environ: dict[str, str], p
     settings = private.folders(instance, own_libvirt="libvirt" in wanted)
     settings |= {"SECRET_KEY": environ.get("SECRET_KEY") or secret_key(instance)}
     settings |= private.start(wanted, instance, supervisor)
+    inside.remember(instance, settings | {"PORT": str(port)})
     say("migrates the database, makes the demo data that are missing")
     log_ins = fill_database(instance, settings)
     say("starts web server, worker and beat")

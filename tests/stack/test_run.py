@@ -54,6 +54,11 @@ class Copy:
     def said(self) -> str:
         return self.output.read_text()
 
+    def inside(self, *command: str) -> subprocess.CompletedProcess[str]:
+        """A command in the running copy."""
+        words = [sys.executable, "-m", "scripts.stack", "inside", "--", *command]
+        return subprocess.run(words, cwd=self.checkout, capture_output=True, text=True, timeout=120)
+
     def left(self) -> list[str]:
         """What still bears its name: processes, bridges, filter rules, folders of sockets."""
         asked = [["ps", "axww", "-o", "args="], ["ip", "-o", "link"], ["iptables", "-S"], ["ls", "/run/tessera"]]
@@ -90,6 +95,7 @@ def test_it_gets_ready_once_survives_a_kill_and_leaves_nothing(copy: Copy) -> No
     assert "student2" in copy.said(), "the log-ins are not shown"
     with urllib.request.urlopen(f"http://127.0.0.1:{copy.port}/healthz", timeout=10) as answer:
         assert answer.status == 200
+    assert "Tesla T4" in copy.inside(sys.executable, "manage.py", "vmctl", "sim-t4", "gpus").stdout
     first_output = copy.output
     copy.output = copy.checkout / "second.txt"
     assert copy.start().wait(60) == 1
@@ -101,3 +107,4 @@ def test_it_gets_ready_once_survives_a_kill_and_leaves_nothing(copy: Copy) -> No
     running.send_signal(signal.SIGINT)
     assert running.wait(60) == 0
     assert copy.left() == []
+    assert "Nothing of this checkout runs" in copy.inside("true").stderr

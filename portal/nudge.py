@@ -1,6 +1,7 @@
 """Telling open pages, after the commit, that something changed. A nudge carries a URL and nothing else: the page's own
 view renders again and checks rights as always."""
 
+import asyncio
 import logging
 from functools import partial
 
@@ -12,6 +13,7 @@ from redis.exceptions import RedisError  # its ConnectionError is no OSError
 log = logging.getLogger(__name__)
 
 EVERYONE = "all"
+SEND_SECONDS = 2.0  # the person who booked waits for this
 
 
 def group_of(user_id: int) -> str:
@@ -45,12 +47,16 @@ def recheck(group: str) -> None:
 
 
 def _send(group: str, message: dict[str, str]) -> None:
-    """A channel layer that is away costs a page its freshness, never the committed work: pages and
+    """A channel layer that is away or hangs costs a page its freshness, never the committed work: pages and
     consoles also ask by themselves."""
-    layer = get_channel_layer()
-    if layer is None:
-        return
     try:
-        async_to_sync(layer.group_send)(group, message)
+        async_to_sync(_deliver)(group, message)
     except (OSError, TimeoutError, RedisError) as error:
-        log.warning("No nudge to %s: %s", group, error)
+        log.warning("No nudge to %s: %s", group, str(error) or "no answer in time")
+
+
+async def _deliver(group: str, message: dict[str, str]) -> None:
+    layer = get_channel_layer()
+    if layer is not None:
+        async with asyncio.timeout(SEND_SECONDS):
+            await layer.group_send(group, message)

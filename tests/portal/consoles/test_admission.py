@@ -163,6 +163,11 @@ FOREIGN_ORIGINS: tuple[tuple[str, ...], ...] = (
 )
 
 
+@pytest.mark.parametrize("path", ["/", "/ws/", "/ws/console/", "/ws/consoles", "/wp-admin"])
+async def test_an_address_that_is_no_socket_is_refused(path: str) -> None:
+    assert not (await knock(path).connect())[0]
+
+
 @pytest.mark.field("G07")
 @pytest.mark.parametrize("path", ["/ws/console", "/ws/nudge"])
 async def test_a_foreign_origin_is_refused_with_the_best_of_cookies(

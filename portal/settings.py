@@ -157,6 +157,8 @@ CHANNEL_LAYERS = {
 
 CELERY_BROKER_URL = env.celery_broker(REDIS_URL)
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+# A broker that took the connection and never answers would hold whoever has just booked for ever
+CELERY_BROKER_TRANSPORT_OPTIONS = {"socket_timeout": 3, "socket_connect_timeout": 3}
 CELERY_RESULT_BACKEND = None
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_SERIALIZER = "json"

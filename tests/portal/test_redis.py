@@ -1,4 +1,4 @@
-"""A nudge is worth seconds at most."""
+"""A Redis that hangs costs seconds, never the work that was committed."""
 
 import logging
 import socket
@@ -6,9 +6,12 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from kombu.pools import producers
 from pytest_django import Settings
 
 from portal import nudge
+from portal.celery import app
+from portal.enforcement import signals
 
 
 def test_a_channel_layer_that_hangs_holds_nobody_up(
@@ -24,3 +27,17 @@ def test_a_channel_layer_that_hangs_holds_nobody_up(
         settings.CHANNEL_LAYERS = {"default": layer}
         nudge._send(nudge.EVERYONE, {"type": "nudge", "url": "/"})
     assert "no answer in time" in caplog.text
+
+
+def test_a_broker_that_hangs_holds_nobody_up(
+    transactional_db: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as deaf:
+        path = Path(folder, "redis.sock")
+        deaf.bind(str(path))
+        deaf.listen(5)
+        with app.connection_for_write(f"redis+socket://{path}") as line:
+            monkeypatch.setattr(app.amqp, "_producer_pool", producers[line])
+            signals.wanted.send(None, host_ids=[1])
+    assert "No broker; the next tick will see to it" in caplog.text

@@ -160,7 +160,7 @@ def check_machine_free(machine: VirtualMachine, period: Period) -> None:
 
 
 def may_steer(owner_id: int, project_id: int, by: User) -> bool:
-    """Its owner, managers of its project and operators may cancel, end and reuse."""
+    """Its owner, managers of its project and operators may cancel, end, reuse and use the screen."""
     if by.pk == owner_id or by.is_operator:
         return True
     return Membership.objects.filter(project=project_id, user=by, role=Role.MANAGER).exists()

@@ -104,7 +104,7 @@ def rights(reservation: Reservation, user: User) -> Rights:
     return Rights(
         cancel=steers and moves.get(Status.CANCELLED) in BY_PEOPLE,
         end=steers and moves.get(Status.ENDING) in BY_PEOPLE,
-        console=reservation.status == Status.ACTIVE,
+        console=steers and reservation.status == Status.ACTIVE,
         reveal=mine and bool(reservation.password_sealed),
         book_again=mine and not moves and not reservation.disposable and reservation.machine.deleted is None,
     )

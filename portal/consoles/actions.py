@@ -12,10 +12,11 @@ from django.db import transaction
 
 from portal.accounts.models import User
 from portal.audit import actions as audit
+from portal.bookings.rules import may_steer
 from portal.bookings.states import Status
 from portal.consoles.models import ConsoleTicket
 from portal.consoles.rights import reservation_of
-from portal.errors import NotVisible, Refused
+from portal.errors import Forbidden, NotVisible, Refused
 from portal.machines.models import VirtualMachine
 
 KEPT = timedelta(days=1)  # used and expired tickets, for whoever looks into an odd log-in
@@ -44,6 +45,8 @@ def issue(machine: VirtualMachine, *, to: User, session_key: str, now: datetime)
     """A ticket for the screen of a running machine. `session_key` empty: for a program with an API token."""
     if not VirtualMachine.objects.visible_to(to).filter(pk=machine.pk).exists():
         raise NotVisible("There is no such machine.")
+    if not may_steer(machine.owner_id, machine.project_id, to):
+        raise Forbidden("Only its owner, a manager of the project or an operator may use this machine's screen.")
     reservation = reservation_of(machine, now)
     if reservation is None or reservation.status != Status.ACTIVE:
         raise NotRunning("The machine is not running now, so it has no screen.")

@@ -11,6 +11,7 @@ from django.utils.crypto import constant_time_compare
 
 from portal.accounts.models import User
 from portal.bookings.models import Reservation
+from portal.bookings.rules import may_steer
 from portal.bookings.states import RUNNING, Status
 from portal.consoles.models import ConsoleTicket
 from portal.consoles.socket import SocketEnd
@@ -32,8 +33,9 @@ def objection(ticket: ConsoleTicket, now: datetime) -> SocketEnd | None:
     user = User.objects.filter(pk=ticket.user_id, is_active=True).first()
     if user is None or (ticket.session_key and not _is_session_of(user, ticket.session_key)):
         return logged_out()
-    if not VirtualMachine.objects.visible_to(user).filter(pk=ticket.machine_id).exists():
-        return SocketEnd(RIGHT_LOST, "You may not see this machine any more.")
+    machine = VirtualMachine.objects.get(pk=ticket.machine_id)
+    if not may_steer(machine.owner_id, machine.project_id, user):
+        return SocketEnd(RIGHT_LOST, "You may not use this machine's screen any more.")
     reservation = Reservation.objects.filter(pk=ticket.reservation_id).first()
     if reservation is None or reservation.end <= now or reservation.status not in (Status.STARTING, Status.ACTIVE):
         return SocketEnd(ENDED, "The reservation has ended.")

@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib.auth.decorators import login_required
+from django.core.exceptions import PermissionDenied
 from django.db.models import OuterRef, Prefetch, Subquery
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, render
@@ -19,6 +20,7 @@ from portal.accounts.models import User
 from portal.accounts.people import person
 from portal.bookings import words
 from portal.bookings.models import Placement, Reservation
+from portal.bookings.rules import may_steer
 from portal.bookings.states import HOLDING, RUNNING
 from portal.consoles import actions
 from portal.consoles.rights import reservation_of
@@ -87,6 +89,8 @@ def _order(machine: VirtualMachine, reservation: Reservation | None, user: User)
 def console(request: HttpRequest, machine_id: UUID) -> HttpResponse:
     """The page with a machine's screen. It gets its ticket by a POST of its own, just before it connects."""
     machine, now = _visible(request, machine_id), clock.now()
+    if not may_steer(machine.owner_id, machine.project_id, person(request)):
+        raise PermissionDenied  # a screen may show somebody's open session
     reservation = reservation_of(machine, now)
     simulated = (
         Placement.objects.filter(reservation=reservation, gpu__host__kind="simulated").exists()

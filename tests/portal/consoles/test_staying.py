@@ -11,7 +11,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from portal import clock, nudge
 from portal.accounts import actions as accounts
-from portal.accounts.models import Membership, User
+from portal.accounts.models import Membership, Role, User
 from portal.bookings import actions as bookings
 from portal.bookings.models import Reservation
 from portal.consoles import consumers
@@ -108,9 +108,10 @@ async def test_a_log_out_through_the_page_is_told(
     assert await close_code(socket) == 4403
 
 
-async def test_who_leaves_the_project_loses_the_screen(
+async def test_a_manager_who_leaves_the_project_loses_the_screen(
     world: make.World, machine: UUID, person: People, screens: Screens
 ) -> None:
+    await outside(lambda: Membership.objects.filter(user=world.people.ben).update(role=Role.MANAGER))()
     socket = await console_of(await outside(person)(world.people.ben), machine)
     await outside(lambda: Membership.objects.get(user=world.people.ben).delete())()
     assert await close_code(socket) == 4403
@@ -119,12 +120,12 @@ async def test_who_leaves_the_project_loses_the_screen(
 async def test_who_is_shut_out_loses_the_screen(
     world: make.World, machine: UUID, person: People, screens: Screens
 ) -> None:
-    socket = await console_of(await outside(person)(world.people.ben), machine)
+    socket = await console_of(await outside(person)(world.people.olga), machine)
 
     def shut_out() -> None:
-        ben = User.objects.get(pk=world.people.ben.pk)
-        ben.is_active = False
-        accounts.save_user(ben, by=None, now=clock.now())
+        olga = User.objects.get(pk=world.people.olga.pk)
+        olga.is_active = False
+        accounts.save_user(olga, by=None, now=clock.now())
 
     await outside(shut_out)()
     assert await close_code(socket) == 4403

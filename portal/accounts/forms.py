@@ -102,7 +102,8 @@ def read_keys(text: str) -> str:
     for number, key in enumerate(keys, start=1):
         if not SSH_KEY.fullmatch(key):
             raise ValidationError(
-                f"Line {number} is no public SSH key: one begins with ssh-ed25519 or ssh-rsa. Keep private ones."
+                f"Line {number} is no public SSH key. One begins with ssh-ed25519 or ssh-rsa, and its comment has "
+                "ASCII characters only. Keep the private ones to yourself."
             )
     return "\n".join(keys)
 

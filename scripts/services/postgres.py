@@ -16,17 +16,10 @@ from scripts.terminal import Refusal, say
 
 OLDEST = 15
 DATABASE = USER = "tessera"
+# Each of the worker's threads has a connection, and each request that the web server answers at the moment.
+ROOM = ["-c", "max_connections=200"]
 # Throw-away data need not survive a power cut.
-FAST = [
-    "-c",
-    "fsync=off",
-    "-c",
-    "synchronous_commit=off",
-    "-c",
-    "full_page_writes=off",
-    "-c",
-    "max_connections=200",
-]
+FAST = ["-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off"]
 
 
 def service(instance: Instance) -> Service:
@@ -41,7 +34,7 @@ def service(instance: Instance) -> Service:
     command = [str(programs / "postgres"), "-D", str(data), "-k", str(sockets), "-c", "listen_addresses="]
     return Service(
         name="postgres",
-        command=command + (FAST if instance.throw_away else []),
+        command=command + ROOM + (FAST if instance.throw_away else []),
         ready=lambda: answers(programs, sockets),
         user=owner,
         end_signal=signal.SIGINT,  # "fast": roll back, write a checkpoint, end

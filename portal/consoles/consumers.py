@@ -28,6 +28,7 @@ BAD_TICKET = 4401
 LATE = 4408
 UNREACHABLE = 4502
 BROKEN = 1011
+TRY_LATER = 1013
 
 
 async def console(scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
@@ -160,6 +161,9 @@ async def nudges(scope: Mapping[str, Any], receive: Receive, send: Send) -> None
         await first_to_end(_pass_on(socket, user.pk, session.session_key or ""), _until_gone(socket))
     except SocketEnd as end:
         await socket.close(end)
+    except LAYER_AWAY as error:
+        log.warning("No nudges, the channel layer is away: %s", error)
+        await socket.close(SocketEnd(TRY_LATER, "The portal has no news to tell now; the page will connect again."))
     except Exception:
         log.exception("A nudge socket broke")
         await socket.close(SocketEnd(BROKEN, "The portal failed; the page will connect again."))

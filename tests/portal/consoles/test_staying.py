@@ -84,6 +84,20 @@ async def test_a_channel_layer_that_is_away_neither_closes_a_console_nor_keeps_i
     assert await close_code(socket) == 4410
 
 
+async def test_a_page_hears_that_there_is_no_news_to_be_had(
+    world: make.World, person: People, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def away(*groups: str) -> None:
+        raise RedisConnectionError("Error 2 connecting to unix socket: no Redis")
+
+    monkeypatch.setattr(consumers, "listening", away)
+    ada = await outside(person)(world.people.ada)
+    page = knock("/ws/nudge", cookies=ada.cookies())
+    await page.connect()
+    assert await close_code(page) == 1013
+    assert "Traceback" not in caplog.text
+
+
 async def test_after_a_log_out_it_closes(world: make.World, machine: UUID, person: People, screens: Screens) -> None:
     ada = await outside(person)(world.people.ada)
     socket, page = await console_of(ada, machine), knock("/ws/nudge", cookies=ada.cookies())

@@ -100,12 +100,20 @@ def release(host: Host, share: ProvidedVGPU) -> None:
             f"The vGPU {share.uuid} is {present.type} on {present.parent}, not {share.type} on {share.parent}.",
             "Find out who made it; nothing was removed.",
         )
-    WAYS[present.framework].release(host, present)
+    _way_of(present).release(host, present)
 
 
 def device(share: ProvidedVGPU) -> MediatedDevice | PCIFunction:
     """What libvirt attaches for a share."""
-    return WAYS[share.framework].device(share)
+    return _way_of(share).device(share)
+
+
+def _way_of(share: ProvidedVGPU) -> Way:
+    way = WAYS.get(share.framework)
+    if way is None:  # its card has changed its interface since: another driver, other functions
+        what = f"The vGPU {share.uuid} is on a card whose interface ({share.framework}) this version cannot use."
+        raise VmctlError(Code.COULD_NOT_TELL, what, "Run vmctl check on the host.", retry=True)
+    return way
 
 
 def _card_of(host: Host, parent: str) -> Card | None:

@@ -14,7 +14,7 @@ from tests.vmctl.gpus.trees import function, kind, plant
 from vmctl import gpus
 from vmctl.errors import Code, VmctlError
 from vmctl.host import Host
-from vmctl.model import MediatedDevice, ProvidedVGPU, Regime, StandInVideo, WantedVGPU
+from vmctl.model import Framework, MediatedDevice, ProvidedVGPU, Regime, StandInVideo, WantedVGPU
 from vmctl.simulate import SimulatedHost
 
 T4 = "0000:3b:00.0"
@@ -264,3 +264,10 @@ def test_provided_and_inventory_say_the_same(a40: SimulatedHost) -> None:
     made: list[ProvidedVGPU] = [gpus.provide(a40, wanted(A40, "A40-8Q", n)) for n in (3, 1)]
     assert {share.uuid for share in gpus.inventory(a40)[0].holders} == {share.uuid for share in made}
     assert set(gpus.provided(a40)) == set(made)
+
+
+def test_a_share_on_a_card_that_changed_its_interface_is_a_sentence(t4: SimulatedHost) -> None:
+    """It must stop its own machine only, never the whole run."""
+    lost = replace(gpus.provide(t4, wanted("0000:3b:00.0", "T4-4Q")), framework=Framework.NONE)
+    with pytest.raises(VmctlError, match="whose interface"):
+        gpus.device(lost)

@@ -30,7 +30,7 @@ def book() -> Iterator[Result]:
     Placement.objects.update(held=False)
     template = Placement.objects.latest("period")
     bare = rate(lambda k: insert_again(template, first + k * STEP))
-    yield at_least("book", guarded, "bookings/s", bare, "bare inserts of the tile a second, constraints on", 0.02)
+    yield at_least("book", guarded, "bookings/s", bare, "bare inserts of the tile a second, constraints on", 0.005)
 
 
 def calendar() -> Iterator[Result]:

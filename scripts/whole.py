@@ -26,14 +26,19 @@ def run(environ: dict[str, str]) -> int:
     namespace.enter(instance)
     supervisor = Supervisor(instance.logs)
     private.heed_signals(supervisor)
+    found_machines = False
     try:
         private.clear(instance, but_machines=True)
+        found_machines = bool(private.strangers(instance, but_machines=False))
         start(instance, supervisor, environ, port)
         while not supervisor.asked_to_end:
             supervisor.tend()
             time.sleep(0.2)
     except KeyboardInterrupt:
         pass  # asked to end while starting
+    except Refusal:
+        keep_machines = keep_machines or found_machines  # those of KEEP_VMS=1 outlive a start that fails
+        raise
     finally:
         private.end(instance, supervisor, keep_machines=keep_machines)
         if not keep_machines:

@@ -28,6 +28,7 @@ def provide(instance: Instance) -> None:
     """Make the network, or keep the one that an earlier start left (its machines hang on it)."""
     active = libvirt.virsh(instance, "net-list", "--name").stdout.split()
     if instance.network not in active:
+        forget_bridge(instance)
         subnet = free_subnet(taken(), instance.name)
         with tempfile.NamedTemporaryFile("w", suffix=".xml") as file:
             file.write(xml(instance, subnet))
@@ -41,6 +42,12 @@ def provide(instance: Instance) -> None:
 def remove(instance: Instance) -> None:
     """libvirt takes its bridge, dnsmasq and packet filters with it."""
     libvirt.virsh(instance, "net-destroy", instance.network)
+
+
+def forget_bridge(instance: Instance) -> None:
+    """One without its network, of a start that was cut off: libvirt would refuse to make it again."""
+    command = ["ip", "link", "delete", "dev", instance.bridge, "type", "bridge"]
+    subprocess.run(command, check=False, capture_output=True)  # mostly there is none
 
 
 def xml(instance: Instance, subnet: Network) -> str:

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.instance import name_of
+from scripts import namespace
+from scripts.instance import for_tests, name_of
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PATH_LENGTH = 200
@@ -102,9 +103,27 @@ def test_it_gets_ready_once_survives_a_kill_and_leaves_nothing(copy: Copy) -> No
     assert "It is already running" in copy.said()
     running.kill()
     running.wait()
+    assert_a_taken_port_leaves_the_network(copy)
     copy.output = first_output
     running = copy.ready()
     running.send_signal(signal.SIGINT)
     assert running.wait(60) == 0
     assert copy.left() == []
+    subprocess.run(["ip", "link", "add", f"tsr-{copy.name[:6]}", "type", "bridge"], check=True)  # of a start cut off
+    running = copy.ready()
+    running.send_signal(signal.SIGINT)
+    assert running.wait(60) == 0
+    assert copy.left() == []
     assert "Nothing of this checkout runs" in copy.inside("true").stderr
+
+
+def assert_a_taken_port_leaves_the_network(copy: Copy) -> None:
+    """And with it the machines: a start that fails has no business with what it found."""
+    own_port = copy.port
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        copy.port = str(other.getsockname()[1])
+        assert copy.start().wait(60) == 1
+    copy.port = own_port
+    assert "cannot be had" in copy.said()
+    found = namespace.inhabitants(for_tests(copy.name, copy.checkout))
+    assert "dnsmasq" in map(namespace.program_of, found)

@@ -73,6 +73,7 @@ class FakeHost:
     vgpus: dict[str, dict[str, Any]] = field(default_factory=dict)
     disks: set[str] = field(default_factory=set)
     foreign: list[dict[str, Any]] = field(default_factory=list)
+    unknown: list[dict[str, str]] = field(default_factory=list)
     generation: int = 0
     calls: list[Mapping[str, Any]] = field(default_factory=list)
     started: list[str] = field(default_factory=list)
@@ -148,7 +149,7 @@ class FakeHost:
             "vgpus": [self.seen_vgpu(uuid, vgpu) for uuid, vgpu in self.vgpus.items()],
             "disks": [{"machine": machine, "mib": 200, "seed": False} for machine in sorted(self.disks)],
             "gpus": self.gpus,
-            "unknown": [],
+            "unknown": self.unknown,
             "steps": steps,
             "needs_confirmation": [],
         }

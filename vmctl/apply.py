@@ -153,7 +153,7 @@ class Worker:
 
     def forget_vanished(self, after: Observation) -> None:
         """Cross out vGPUs that went without us (a reboot of the host), where everything could be read."""
-        if after.unknown or any(gpu.unknown for gpu in after.gpus):
+        if after.unknown:
             return
         present = {vgpu.uuid for vgpu in after.vgpus}
         wanted = {vgpu.uuid for wish in self.desired.machines for vgpu in wish.vgpus}

@@ -26,6 +26,8 @@ def observe(site: Site, hypervisor: Hypervisor, portal: str | None, now: datetim
     node = hypervisor.node()
     listed = hypervisor.domains()
     machines, foreign, unknown = _sorted(listed, site, portal, sockets)
+    cards = gpus.inventory(site.host)
+    hidden = {gap for card in cards for gap in card.unknown if gap.what == gpus.VGPUS}
     claimed = {claim: machine.machine for machine in machines for claim in machine.claims}
     claimed |= {claim: other.uuid for other in foreign for claim in other.claims}
     made = {item.uuid for item in Ledger(site.host.state_dir)}
@@ -38,11 +40,11 @@ def observe(site: Site, hypervisor: Hypervisor, portal: str | None, now: datetim
         capacity=Capacity(node.vcpus, _memory_mib(site.host) or node.memory_mib, storage.free_mib(site.storage)),
         machines=tuple(machines),
         foreign=tuple(foreign),
-        gpus=tuple(held(gpus.inventory(site.host), claimed)),
+        gpus=tuple(held(cards, claimed)),
         disks=disks,
         sockets=sockets,
         ours=frozenset(made | marked),
-        unknown=tuple(unknown),
+        unknown=(*unknown, *hidden),
     )
 
 

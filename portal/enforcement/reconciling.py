@@ -26,7 +26,7 @@ from portal.enforcement.desired import Lease, Tile
 from portal.enforcement.report import Report
 from portal.enforcement.verdict import Verdict
 from portal.inventory import actions as inventory
-from portal.inventory.models import GPU, Host
+from portal.inventory.models import Host
 from portal.machines import actions as machines
 from portal.machines.models import MachineState, VirtualMachine
 from portal.notices import actions as notices
@@ -188,8 +188,8 @@ def _record_gpus(host: Host, report: Report, leases: Sequence[Lease], now: datet
         for held in verdict.holdings(report, leases, now)
         if held.vgpu.gpu in gpus
     ]
-    doubted = {gpu.pk for gpu in GPU.objects.filter(host=host) if report.gaps_at({gpu.address})}
-    inventory.set_holdings(host, facts, now=now, doubted=doubted, seen={vgpu.uuid for vgpu in report.vgpus} - {None})
+    seen = {vgpu.uuid for vgpu in report.vgpus} - {None}
+    inventory.set_holdings(host, facts, now=now, seen=seen, complete=report.complete)
 
 
 def _tell(host: Host, touched: Sequence[Verdict]) -> None:

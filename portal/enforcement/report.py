@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
@@ -74,12 +74,8 @@ class Report:
 
     @property
     def complete(self) -> bool:
-        """May the absence of a machine or a disk be believed?"""
+        """May absence be believed? What a card cannot tell of its own offers is no gap in the lists."""
         return not self.unknown
-
-    def gaps_at(self, addresses: Collection[str]) -> list[str]:
-        """What could not be told of the host or of these GPUs; while there is any, absence proves nothing."""
-        return [*self.unknown, *(gap for gpu in self.gpus if gpu["address"] in addresses for gap in _gaps(gpu))]
 
 
 def parse(document: Mapping[str, Any]) -> Report:

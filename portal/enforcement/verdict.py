@@ -71,8 +71,7 @@ def is_released(report: Report, lease: Lease) -> bool:
 
 def doubt(report: Report, lease: Lease) -> str:
     """Why the host's lists cannot be believed for this lease, as a sentence; "" when they can."""
-    gaps = report.gaps_at({tile.address for tile in lease.tiles})
-    return f"The host cannot tell what is left of it ({'; '.join(gaps)})." if gaps else ""
+    return "" if report.complete else f"The host cannot tell what is left of it ({'; '.join(report.unknown)})."
 
 
 def machine_state(report: Report, machine: SeenMachine | None) -> str:

@@ -159,12 +159,12 @@ def set_holdings(
     facts: Iterable[Fact],
     *,
     now: datetime,
-    doubted: Collection[UUID] = (),
     seen: Collection[UUID | None] = (),
+    complete: bool = True,
 ) -> None:
     """Make the holdings of a host these; one that was there before keeps its `since`. Quarantines stay.
 
-    On `doubted` GPUs, of which the host could not tell all, only holdings whose vGPU was `seen` may go.
+    Where the host's lists are not `complete`, only holdings whose vGPU was `seen` may go.
     """
     stored = Holding.objects.filter(gpu__host=host).exclude(kind=HoldingKind.QUARANTINE)
     before = {(row.gpu_id, row.kind, row.vgpu): row for row in stored}
@@ -175,7 +175,7 @@ def set_holdings(
             Holding.objects.create(gpu_id=fact.gpu_id, kind=fact.kind, vgpu=fact.vgpu, since=now, **fields)
         elif any(getattr(row, key) != value for key, value in fields.items()):
             Holding.objects.filter(pk=row.pk).update(**fields)
-    gone = [row.pk for row in before.values() if row.gpu_id not in doubted or row.vgpu in seen]
+    gone = [row.pk for row in before.values() if complete or row.vgpu in seen]
     Holding.objects.filter(pk__in=gone).delete()
 
 

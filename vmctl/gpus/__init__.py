@@ -40,6 +40,9 @@ class Way(Protocol):
     def device(self, share: ProvidedVGPU) -> MediatedDevice | PCIFunction: ...
 
 
+VGPUS = "vGPUs of this host"
+"""What is unknown where shares may exist that no list shows; every other gap of a card is about what it offers."""
+
 WAYS: Mapping[Framework, Way] = {Framework.MDEV_PF: mdev_pf, Framework.MDEV_VF: mdev_vf}
 
 
@@ -50,7 +53,7 @@ def inventory(host: Host) -> list[GPU]:
     try:
         shares = provided(host)
     except VmctlError as error:
-        gaps = (Unknown("vGPUs of this host", error.what),)
+        gaps = (Unknown(VGPUS, error.what),)
     found = [_gpu(host, card, [share for share in shares if share.gpu == card.address]) for card in cards.cards(host)]
     return [replace(gpu, unknown=gpu.unknown + gaps) for gpu in found]
 

@@ -268,10 +268,10 @@ def test_a_strangers_vgpu_stays_while_the_host_cannot_tell(stage: Stage) -> None
     }  # fmt: skip
     stage.tick()
     host.vgpus.clear()
-    host.gpus[0]["unknown"] = [{"what": "shares of 0000:3b:00.0", "reason": "The driver is not ready."}]
+    host.unknown = [{"what": "vGPUs of this host", "reason": "The bus cannot be read."}]
     stage.at(0.01).tick()
     assert Holding.objects.get().kind == "foreign"
-    host.gpus[0]["unknown"] = []
+    host.unknown = []
     stage.at(0.02).tick()
     assert not Holding.objects.exists()
 

@@ -66,3 +66,16 @@ def test_a_stuck_machine_loses_its_own_state_only_and_ends_at_last(place: Place)
         if not place.domains():
             break
     assert place.domains() == {}
+
+
+def test_a_bus_of_vgpus_that_cannot_be_read_is_a_gap_in_the_lists(place: Place) -> None:
+    """Not only on each card: while it lasts, nobody's absence may be believed."""
+    place.observe()
+    bus = place.root / "sys/bus/mdev/devices"
+    bus.rename(bus.with_name("aside"))
+    bus.touch()
+    seen = place.observe().document
+    bus.unlink()
+    bus.with_name("aside").rename(bus)
+    assert [gap["what"] for gap in seen["unknown"]] == ["vGPUs of this host"]
+    assert place.observe().document["unknown"] == []

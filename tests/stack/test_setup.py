@@ -45,7 +45,7 @@ def test_everything_that_these_tests_run_with_is_there() -> None:
 
 
 def test_a_service_that_the_environment_names_is_not_installed() -> None:
-    nothing = "has_postgres() { false; }; has_redis() { false; }; "
+    nothing = "unset DATABASE_URL REDIS_URL; has_postgres() { false; }; has_redis() { false; }; "
     given = "DATABASE_URL=postgres:///x REDIS_URL=redis://127.0.0.1; "
     assert bash(nothing + 'wanted run; echo "${missing[*]}"').stdout == "postgresql redis-server\n"
     assert bash(nothing + given + 'wanted run; echo "${missing[*]}"').stdout == "\n"

@@ -43,6 +43,7 @@ class Turn:
 
     host: Host
     generation: int
+    began: datetime
 
 
 def lease_length() -> timedelta:
@@ -60,7 +61,7 @@ def take_turn(host: Host, *, asked: datetime, now: datetime) -> Turn | None:
     if _is_busy(state, now):
         HostState.objects.filter(pk=host.pk).update(skipped=state.skipped + 1)
         return None
-    turn = Turn(host, state.generation + 1)
+    turn = Turn(host, state.generation + 1, now)
     HostState.objects.filter(pk=host.pk).update(
         generation=turn.generation, lease_until=now + lease_length(), last_call=now, skipped=0
     )

@@ -59,6 +59,14 @@ def enforce(host_id: int, asked: str) -> None:
         log.exception("%s: the pass of generation %s failed", host, turn.generation)
     finally:
         actions.end_turn(turn)
+        _heed_skips(turn, clock.now())
+
+
+def _heed_skips(turn: Turn, now: datetime) -> None:
+    """Whoever knocked during this pass may have brought something new: look again at once. After a pass longer than a
+    tick the tick will do, or a slow host would never rest."""
+    if reading.skips(turn.host) and now - turn.began < timedelta(seconds=settings.TICK_SECONDS):
+        soon(turn.host.pk, now)
 
 
 def _tell_skips(host: Host) -> None:

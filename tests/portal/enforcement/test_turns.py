@@ -2,10 +2,12 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -195,3 +197,27 @@ def test_an_early_stop_of_many_waits_for_an_operators_word_and_for_exactly_those
     assert HostState.objects.get().needs_confirmation == [str(second.machine_id)]
     assert HostState.objects.get().confirmed == []
     assert Placement.objects.get(held=True).reservation_id == second.pk
+
+
+@dataclass
+class VisitedHost(FakeHost):
+    """Somebody books while it works, once."""
+
+    visit: Callable[[], object] = lambda: None
+
+    def apply(self, desired: Mapping[str, Any]) -> dict[str, Any]:
+        visit, self.visit = self.visit, lambda: None
+        visit()
+        return super().apply(desired)
+
+
+def test_who_knocks_during_a_pass_is_heard_right_after_it(stage: Stage) -> None:
+    """Not a tick later: somebody waits in front of the screen."""
+    host = VisitedHost("sim-t4")
+    stage.host(host, stage.world.host)
+    knock = partial(tasks.enforce, stage.world.host.pk, stage.now.isoformat())
+    host.visit = lambda: elsewhere(knock)
+    tasks.enforce(stage.world.host.pk, stage.now.isoformat())
+    assert len(stage.box) == 1
+    stage.at(0.0001).deliver()
+    assert len(host.calls) == 2

@@ -159,7 +159,8 @@ def move(
 ) -> bool:
     """Change a status once; `fields` are stored with it. False: somebody else got there first, and nothing is written.
 
-    What no longer holds a tile gives it back here, exactly once, and a disposable machine goes with it.
+    What no longer holds a tile gives it back here, exactly once, and a disposable machine goes with it; so
+    does one that never got a disk.
     """
     if not may_become(old, new):
         raise ValueError(f"{old} never becomes {new}")
@@ -168,16 +169,18 @@ def move(
         return False
     reservation.refresh_from_db()
     if new not in HOLDING:
-        _give_back(reservation, by=by, now=now)
+        _give_back(reservation, old, by=by, now=now)
     audit.record(by, f"moved to {new}", reservation, now=now, old=old, reason=reservation.reason)
     announce.tell(reservation, new, now=now, wake=by is not None)
     return True
 
 
-def _give_back(reservation: Reservation, *, by: User | None, now: datetime) -> None:
+def _give_back(reservation: Reservation, old: Status, *, by: User | None, now: datetime) -> None:
     Placement.objects.filter(reservation=reservation, held=True).update(held=False)
-    if reservation.disposable:
-        machines.delete(reservation.machine, by=by, now=now)
+    machine = reservation.machine
+    never_was = old in WAITING and machine.disk_mib is None and not machine.reservations.holding().exists()
+    if reservation.disposable or never_was:
+        machines.delete(machine, by=by, now=now)
 
 
 @transaction.atomic

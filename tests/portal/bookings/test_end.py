@@ -12,6 +12,8 @@ from portal.bookings.errors import Changed, NoCapacity, WrongState
 from portal.bookings.models import Reservation
 from portal.bookings.states import Status
 from portal.errors import Forbidden
+from portal.machines import actions as machines
+from portal.machines.models import MachineState
 from tests import make
 from tests.make import NOW, World, at
 
@@ -93,11 +95,22 @@ def test_who_may_no_longer_log_in_holds_nothing(world: World) -> None:
 
 
 def test_a_disposable_machine_goes_with_its_booking_and_a_kept_one_stays(world: World) -> None:
-    disposable = actions.cancel(world.book(disposable=True), by=world.people.ada, now=NOW)
-    kept = actions.cancel(world.book(), by=world.people.ada, now=NOW)
-    disposable.machine.refresh_from_db()
-    kept.machine.refresh_from_db()
+    disposable, kept = world.book(disposable=True), world.book()
+    for reservation in (disposable, kept):
+        machines.observed(reservation.machine_id, state=MachineState.OFF, disk_mib=200, now=NOW)
+        actions.cancel(Reservation.objects.get(pk=reservation.pk), by=world.people.ada, now=NOW)
+        reservation.machine.refresh_from_db()
     assert (disposable.machine.deleted, kept.machine.deleted) == (NOW, None)
+
+
+def test_a_machine_that_never_was_goes_with_its_last_booking(world: World) -> None:
+    """Nobody is left with a machine that has no disk, for each booking thought better of."""
+    first = world.book(5, 6)
+    second = world.book(7, 8, image=None, machine=first.machine)
+    for booking, gone in ((first, None), (second, NOW)):
+        actions.cancel(booking, by=world.people.ada, now=NOW)
+        booking.machine.refresh_from_db()
+        assert booking.machine.deleted == gone
 
 
 def test_the_password_is_shown_once_to_its_owner(world: World) -> None:

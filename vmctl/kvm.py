@@ -86,7 +86,7 @@ def _obstacle(device: Path) -> str | None:
     except OSError:
         return "There is no /dev/kvm: virtualisation is off in the firmware, or the kvm module is not loaded."
     if not stat.S_ISCHR(mode):
-        return "/dev/kvm is no device here: something was put over it."
+        return "/dev/kvm is no device here: something was put over it, as make run does where KVM was tried and failed."
     if not os.access(device, os.R_OK | os.W_OK):
         return "/dev/kvm may not be opened by this user."
     return None

@@ -38,7 +38,7 @@ class FlavorChoice(forms.ModelChoiceField):  # type: ignore[type-arg]  # no subs
     """A size, with what comes with the share."""
 
     def label_from_instance(self, obj: Any) -> str:
-        return f"{obj.name} ({obj.vcpus} vCPU, {obj.memory_mib / 1024:.3g} GiB, disk {obj.disk_gib} GiB)"
+        return f"{obj.name} ({obj.vcpus} vCPU, {obj.memory_mib / 1024:.3g} GiB memory, {obj.disk_gib} GiB disk)"
 
 
 class MachineChoice(forms.ModelChoiceField):  # type: ignore[type-arg]  # no subscript at run time

@@ -220,8 +220,8 @@ class BlindHost(FakeHost):
     """Cannot tell what runs: its lists are empty, and it says so."""
 
     def report(self, desired: Mapping[str, Any], steps: list[dict[str, Any]]) -> dict[str, Any]:
-        unknown = [{"what": "machines", "reason": "libvirtd does not answer"}]
-        return super().report(desired, steps) | {"machines": [], "vgpus": [], "disks": [], "unknown": unknown}
+        self.unknown = [{"what": "machines", "reason": "libvirtd does not answer"}]
+        return super().report(desired, steps) | {"machines": [], "vgpus": [], "disks": []}
 
 
 class LyingHost(FakeHost):
@@ -297,5 +297,4 @@ class FakeGateway:
         return host
 
     def apply(self, address: HostAddress, desired: Mapping[str, Any]) -> dict[str, Any]:
-        """The gateway's verb."""
         return self.hosts[address.name].apply(desired)

@@ -8,8 +8,10 @@ from ninja.utils import check_csrf
 
 from portal import clock
 from portal.accounts import actions
-from portal.accounts.models import Scope, User
+from portal.accounts.models import ApiToken, Scope, User
 from portal.errors import Forbidden, NotVisible
+
+TOKEN = "tessera.token"  # no header can be called so
 
 
 class Access(HttpBearer):
@@ -32,6 +34,7 @@ class Access(HttpBearer):
         if self.scope not in found.scopes:
             raise Forbidden(f"This token lacks the scope {self.scope}.")
         request.user = found.user
+        request.META[TOKEN] = found
         return found.user
 
     def _session(self, request: HttpRequest) -> User | None:
@@ -40,6 +43,12 @@ class Access(HttpBearer):
         if check_csrf(request) is not None:
             raise Forbidden("The CSRF token is missing or wrong.")
         return request.user
+
+
+def token_used(request: HttpRequest) -> ApiToken | None:
+    """The bearer token that Access let in; None: a session."""
+    found = request.META.get(TOKEN)
+    return found if isinstance(found, ApiToken) else None
 
 
 def caller(request: HttpRequest) -> User:

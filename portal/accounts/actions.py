@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from django.conf import settings
 from django.db import transaction
 
+from portal import nudge
 from portal.accounts.models import ApiToken, LoginFailure, Membership, Project, Role, Scope, User
 from portal.accounts.signals import deactivated
 from portal.audit import actions as audit
@@ -122,6 +123,7 @@ def make_token(
 def revoke_token(token: ApiToken, *, by: User, now: datetime) -> None:
     """Withdraw a token for good."""
     ApiToken.objects.filter(pk=token.pk, revoked=None).update(revoked=now)
+    nudge.recheck(nudge.sockets_of_user(token.user_id))
     audit.record(by, "revoked token", token, now=now)
 
 

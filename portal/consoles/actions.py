@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from django.conf import settings
 from django.db import transaction
 
-from portal.accounts.models import User
+from portal.accounts.models import ApiToken, User
 from portal.audit import actions as audit
 from portal.bookings.rules import may_steer
 from portal.bookings.states import Status
@@ -41,7 +41,9 @@ class Issued:
 
 
 @transaction.atomic
-def issue(machine: VirtualMachine, *, to: User, session_key: str, now: datetime) -> Issued:
+def issue(
+    machine: VirtualMachine, *, to: User, session_key: str, token: ApiToken | None = None, now: datetime
+) -> Issued:
     """A ticket for the screen of a running machine. `session_key` empty: for a program with an API token."""
     if not VirtualMachine.objects.visible_to(to).filter(pk=machine.pk).exists():
         raise NotVisible("There is no such machine.")
@@ -58,6 +60,7 @@ def issue(machine: VirtualMachine, *, to: User, session_key: str, now: datetime)
         reservation=reservation,
         user=to,
         session_key=session_key,
+        token=token,
         created=now,
         expires=expires,
     )

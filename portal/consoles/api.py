@@ -7,7 +7,7 @@ from django.http import HttpRequest
 from ninja import Router, Schema
 
 from portal import clock
-from portal.accounts.access import Access, caller
+from portal.accounts.access import Access, caller, token_used
 from portal.accounts.models import Scope
 from portal.consoles import actions
 from portal.consoles.socket import CONSOLE_PATH
@@ -31,6 +31,7 @@ def console(request: HttpRequest, machine_id: UUID) -> TicketOut:
     machine = VirtualMachine.objects.filter(pk=machine_id).first()
     if machine is None:
         raise NotVisible("There is no such machine.")
-    session = "" if "Authorization" in request.headers else request.session.session_key or ""
-    issued = actions.issue(machine, to=caller(request), session_key=session, now=clock.now())
+    token = token_used(request)
+    session = "" if token else request.session.session_key or ""
+    issued = actions.issue(machine, to=caller(request), session_key=session, token=token, now=clock.now())
     return TicketOut(ticket=issued.secret, path=CONSOLE_PATH, expires=issued.expires)

@@ -9,7 +9,7 @@ from django.conf import settings
 from django.contrib.auth import HASH_SESSION_KEY, SESSION_KEY
 from django.utils.crypto import constant_time_compare
 
-from portal.accounts.models import User
+from portal.accounts.models import ApiToken, User
 from portal.bookings.models import Reservation
 from portal.bookings.rules import may_steer
 from portal.bookings.states import RUNNING, Status
@@ -33,6 +33,8 @@ def objection(ticket: ConsoleTicket, now: datetime) -> SocketEnd | None:
     user = User.objects.filter(pk=ticket.user_id, is_active=True).first()
     if user is None or (ticket.session_key and not _is_session_of(user, ticket.session_key)):
         return logged_out()
+    if ticket.token_id is not None and not _is_live(ticket.token_id, now):
+        return SocketEnd(RIGHT_LOST, "The API token was withdrawn or is past its life.")
     machine = VirtualMachine.objects.get(pk=ticket.machine_id)
     if not may_steer(machine.owner_id, machine.project_id, user):
         return SocketEnd(RIGHT_LOST, "You may not use this machine's screen any more.")
@@ -53,6 +55,11 @@ def is_logged_in(user_id: int, session_key: str) -> bool:
     """May a page of this session still be told things?"""
     user = User.objects.filter(pk=user_id, is_active=True).first()
     return user is not None and _is_session_of(user, session_key)
+
+
+def _is_live(token_id: int, now: datetime) -> bool:
+    token = ApiToken.objects.select_related("user").filter(pk=token_id).first()
+    return token is not None and token.live(now)
 
 
 def _is_session_of(user: User, session_key: str) -> bool:

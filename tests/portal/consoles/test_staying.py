@@ -7,11 +7,12 @@ from datetime import timedelta
 from uuid import UUID
 
 import pytest
+from django.test import Client
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from portal import clock, nudge
 from portal.accounts import actions as accounts
-from portal.accounts.models import Membership, Role, User
+from portal.accounts.models import ApiToken, Membership, Role, User
 from portal.bookings import actions as bookings
 from portal.bookings.models import Reservation
 from portal.consoles import consumers
@@ -128,6 +129,22 @@ async def test_a_manager_who_leaves_the_project_loses_the_screen(
     await outside(lambda: Membership.objects.filter(user=world.people.ben).update(role=Role.MANAGER))()
     socket = await console_of(await outside(person)(world.people.ben), machine)
     await outside(lambda: Membership.objects.get(user=world.people.ben).delete())()
+    assert await close_code(socket) == 4403
+
+
+async def test_a_withdrawn_token_closes_the_screens_it_opened(
+    world: make.World, machine: UUID, screens: Screens
+) -> None:
+    def asked() -> tuple[ApiToken, str]:
+        now, ada = clock.now(), world.people.ada
+        token, secret = accounts.make_token(ada, name="script", scopes=["console"], days=None, by=ada, now=now)
+        answer = Client().post(f"/api/v1/machines/{machine}/console", headers={"Authorization": f"Bearer {secret}"})
+        return token, str(answer.json()["ticket"])
+
+    token, ticket = await outside(asked)()
+    socket = knock(cookies="")
+    await enter(socket, ticket)
+    await outside(accounts.revoke_token)(token, by=world.people.ada, now=await outside(clock.now)())
     assert await close_code(socket) == 4403
 
 

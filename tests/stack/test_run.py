@@ -33,12 +33,17 @@ class Copy:
         self.output = checkout / "output.txt"
         self.started: list[subprocess.Popen[bytes]] = []
 
-    def start(self) -> subprocess.Popen[bytes]:
+    def environ(self) -> dict[str, str]:
+        """That of a terminal: none of what the tests' own services are told."""
         own = ("DATABASE_URL", "REDIS_URL", "LIBVIRT_URI", "VAR_DIR", "RUN_DIR", "STORAGE_DIR", "SECRET_KEY")
-        environ = {name: value for name, value in os.environ.items() if name not in own} | {"PORT": self.port}
+        return {name: value for name, value in os.environ.items() if name not in own} | {"PORT": self.port}
+
+    def start(self) -> subprocess.Popen[bytes]:
         with self.output.open("wb") as output:
             words = [sys.executable, "-m", "scripts.stack", "run"]
-            running = subprocess.Popen(words, cwd=self.checkout, env=environ, stdout=output, stderr=subprocess.STDOUT)
+            running = subprocess.Popen(
+                words, cwd=self.checkout, env=self.environ(), stdout=output, stderr=subprocess.STDOUT
+            )
         self.started.append(running)
         return running
 
@@ -58,7 +63,7 @@ class Copy:
     def inside(self, *command: str) -> subprocess.CompletedProcess[str]:
         """A command in the running copy."""
         words = [sys.executable, "-m", "scripts.stack", "inside", "--", *command]
-        return subprocess.run(words, cwd=self.checkout, capture_output=True, text=True, timeout=120)
+        return subprocess.run(words, cwd=self.checkout, env=self.environ(), capture_output=True, text=True, timeout=120)
 
     def left(self) -> list[str]:
         """What still bears its name: processes, bridges, filter rules, folders of sockets."""

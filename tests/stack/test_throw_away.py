@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -95,7 +96,7 @@ def test_sigterm_ends_the_command_and_the_services(name: str) -> None:
 
 
 def test_a_second_one_of_the_same_name_is_told_so(name: str) -> None:
-    inner = " ".join([*WITH, "redis", "--instance", name, "--", "true"])
+    inner = shlex.join([*WITH, "redis", "--instance", name, "--", "true"])
     done = around("redis", name, f"cd '{CHECKOUT}'; {inner}; test $? = 1")
     assert done.returncode == 0
     assert "It is already running" in done.stderr

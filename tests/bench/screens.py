@@ -85,9 +85,11 @@ def twin_of(xml: str, folder: Path, twin: Path) -> str:
     xml = re.sub(r"<name>[^<]*</name>", "<name>bench-twin</name>", xml, count=1)
     xml = re.sub(r"<uuid>[^<]*</uuid>", "", xml, count=1)
     xml = re.sub(r"<mac address='[^']*'/>", "", xml)
-    xml = re.sub(r"socket='[^']*'", f"socket='{twin}/screen.sock'", xml)
+    xml = re.sub(r"(socket='[^']*/)[^/']*'", r"\1bench-twin.sock'", xml)  # in the folder that QEMU may write to
     return xml.replace(str(folder), str(twin))
 
 
 def run(*command: str) -> str:
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=90).stdout
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=90)
+    assert done.returncode == 0, f"{command[0]} {command[-2]}: {done.stderr}"
+    return done.stdout

@@ -10,47 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from portal.gateway import GatewayError, HostAddress
-
-GPU = "0000:3b:00.0"
-TYPES = (("T4-4Q", "4G", 4), ("T4-8Q", "8G", 2))  # name, size group, how many fit
-
-
-def gpu_document(address: str = GPU) -> dict[str, Any]:
-    """One simulated T4, in the form of `vmctl gpus`."""
-    return {
-        "address": address,
-        "model": "Tesla T4",
-        "vendor": "0x10de",
-        "device": "0x1eb8",
-        "uuid": None,
-        "numa_node": 0,
-        "driver": "nvidia",
-        "iommu_group": address[5:7],
-        "iommu_members": [address],
-        "framework": "mdev_pf",
-        "sriov": None,
-        "memory_mib": 16384,
-        "handles": 16,
-        "regimes": ["equal"],
-        "types": [_type_document(*one) for one in TYPES],
-        "holders": [],
-        "unknown": [],
-    }
-
-
-def _type_document(name: str, size_group: str, most: int) -> dict[str, Any]:
-    cells = [[k, k + 1] for k in range(most)]
-    return {
-        "name": name,
-        "driver_id": f"nvidia-{most}",
-        "series": "Q",
-        "memory_mib": 16384 // most,
-        "size_group": size_group,
-        "regime": "equal",
-        "max": most,
-        "cells": cells,
-        "free_cells": cells,
-    }
+from tests import make
 
 
 @dataclass
@@ -68,7 +28,7 @@ class FakeHost:
     """Does at once what it is told, like a good host. Times are its own clock's."""
 
     name: str
-    gpus: list[dict[str, Any]] = field(default_factory=lambda: [gpu_document()])
+    gpus: list[dict[str, Any]] = field(default_factory=lambda: [make.gpu_facts()])
     guests: dict[str, Guest] = field(default_factory=dict)
     vgpus: dict[str, dict[str, Any]] = field(default_factory=dict)
     disks: set[str] = field(default_factory=set)

@@ -83,13 +83,17 @@ def gpu_facts(address: str = "0000:3b:00.0", **changes: Any) -> dict[str, Any]:
 
 def type_facts(name: str, size_group: str, most: int) -> dict[str, Any]:
     """One vGPU type in the form of `vmctl gpus`."""
+    cells = [[k, k + 1] for k in range(most)]
     return {
         "name": name,
+        "driver_id": f"nvidia-{most}",
         "series": name[-1],
         "memory_mib": 16384 // most,
         "size_group": size_group,
         "regime": "equal",
-        "cells": [[k, k + 1] for k in range(most)],
+        "max": most,
+        "cells": cells,
+        "free_cells": cells,
     }
 
 

@@ -142,16 +142,6 @@ class Portal:
         except AssertionError as late:
             raise AssertionError(f"{late}; the serial log ends in {self.serial(machine)[-600:]!r}") from None
 
-    def query(self, sql: str) -> str:
-        done = subprocess.run(
-            ["psql", "-XAtc", sql, self.settings["DATABASE_URL"]],
-            check=True,
-            capture_output=True,
-            text=True,
-            timeout=20,
-        )
-        return done.stdout.strip()
-
 
 def command(portal: Portal, name: str) -> list[str]:
     """The module and its words, as `make run` starts it."""

@@ -17,7 +17,8 @@ from portal.bookings.states import Status
 from portal.enforcement import desired, verdict
 from portal.enforcement.desired import Call, Fact, Lease, Seed, Tile
 from portal.enforcement.report import parse
-from tests.fakes import FakeHost, gpu_document
+from tests import make
+from tests.fakes import FakeHost
 
 SCHEMAS = Path(__file__).parents[3] / "docs/schemas"
 NOW = datetime(2027, 3, 1, 9, 0, tzinfo=UTC)
@@ -158,7 +159,7 @@ def test_what_a_card_cannot_tell_of_its_offers_keeps_nobody_from_ending() -> Non
     """A counter that can never be read would otherwise hold the last booking for ever."""
     ending = lease(1, Status.ENDING, tile(1, 0, 1))
     gap = {"what": "free instances", "reason": "cannot read"}
-    odd = report_with(gpus=[gpu_document() | {"unknown": [gap]}])
+    odd = report_with(gpus=[make.gpu_facts() | {"unknown": [gap]}])
     assert verdict.judge(parse(odd), [ending])[0].gone
 
 

@@ -10,13 +10,14 @@ from datetime import datetime
 
 from vmctl import gpus, launch, observe, reconcile, state, stop, storage
 from vmctl import mark as marks
+from vmctl.card import ProvidedVGPU
 from vmctl.errors import Code, VmctlError
 from vmctl.hypervisor import Hypervisor, connect
-from vmctl.model import DesiredState, ProvidedVGPU
+from vmctl.ledger import Ledger
+from vmctl.model import DesiredState
 from vmctl.observation import Observation
 from vmctl.report import Json, Outcome, planned, report_json
 from vmctl.site import Site
-from vmctl.state import Ledger, Made
 from vmctl.steps import (
     AskStop,
     Clear,
@@ -87,9 +88,6 @@ class Worker:
     provided: dict[str, list[ProvidedVGPU]] = field(default_factory=lambda: defaultdict(list))
     troubled: set[str] = field(default_factory=set)
 
-    def __post_init__(self) -> None:
-        self.ledger = Ledger(self.site.host.state_dir)
-
     def carry_out(self, step: Step) -> Outcome:
         """Do one step. Only a lost libvirt ends the whole run; every other error belongs to its machine."""
         if step.machine in self.troubled:
@@ -122,15 +120,13 @@ class Worker:
                 stop.force(self.hypervisor, observed)
             case Release(vgpu):
                 gpus.release(self.site.host, vgpu)
-                self.ledger.cross_out(vgpu.uuid)
             case Clear(machine):
                 self._clear(machine)
             case Purge(machine):
                 self._clear(machine)
                 storage.purge(self.site.storage, machine)
             case Provide(wish, vgpu):
-                self.ledger.note(Made(vgpu.uuid, wish.machine, vgpu.gpu, vgpu.type))
-                self.provided[wish.machine].append(gpus.provide(self.site.host, vgpu))
+                self.provided[wish.machine].append(gpus.provide(self.site.host, vgpu, wish.machine))
             case MakeDisk(wish):
                 storage.make_disk(self.site.host, self.site.storage, self.site.images, wish)
             case Start(wish):
@@ -157,9 +153,10 @@ class Worker:
             return
         present = {vgpu.uuid for vgpu in after.vgpus}
         wanted = {vgpu.uuid for wish in self.desired.machines for vgpu in wish.vgpus}
-        for made in tuple(self.ledger):
+        ledger = Ledger(self.site.host.state_dir)
+        for made in tuple(ledger):
             if made.uuid not in present | wanted:
-                self.ledger.cross_out(made.uuid)
+                ledger.cross_out(made.uuid)
 
 
 def _later(why: str) -> VmctlError:

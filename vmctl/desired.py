@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable
 
+from vmctl.card import ADDRESS, Cell, Regime
 from vmctl.documents import SCHEMA, Fields, load
 from vmctl.errors import bad_input
-from vmctl.model import ADDRESS, Cell, DesiredMachine, DesiredState, Order, Regime, Seed, WantedVGPU
+from vmctl.model import DesiredMachine, DesiredState, Order, Seed, WantedVGPU
 
 # As wide as the portal's own fields: a name that passes there and not here would stop a whole host.
 HOST = r"[a-z0-9][a-z0-9.-]{0,62}"

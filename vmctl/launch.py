@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from vmctl import domain, gpus, network, reconcile, seed, state, storage
+from vmctl.card import ProvidedVGPU
 from vmctl.errors import Code, VmctlError
 from vmctl.host import Host
 from vmctl.hypervisor import Domain, Hypervisor
-from vmctl.model import Attachment, DesiredMachine, DesiredState, Device, ProvidedVGPU
+from vmctl.model import Attachment, DesiredMachine, DesiredState, Device
 from vmctl.site import Site
 
 ADDRESS_SECONDS = 60.0

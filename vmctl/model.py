@@ -1,34 +1,11 @@
 """The words of vmctl as values: what should be on a host, and what is. Pure; parsed once, at the edge."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import ClassVar
 
-Cell = tuple[int, int]
-"""A half-open range on the ruler of the GPU's regime."""
-
-ADDRESS = r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
-"""A PCI address as sysfs writes it; domains may have five digits (VMD)."""
-
-
-class Regime(StrEnum):
-    """How a GPU is shared; one at a time."""
-
-    EQUAL = "equal"
-    MIXED = "mixed"
-    MIG = "mig"
-    VF = "vf"
-    WHOLE = "whole"
-
-
-class Framework(StrEnum):
-    """The kernel interface through which a card's shares are made."""
-
-    MDEV_PF = "mdev_pf"
-    MDEV_VF = "mdev_vf"
-    VENDOR_VFIO = "vendor_vfio"
-    NONE = "none"
+from vmctl.card import CardSettings, Cell, Regime, Slot
 
 
 class Order(StrEnum):
@@ -42,6 +19,16 @@ class Order(StrEnum):
 
 
 @dataclass(frozen=True)
+class Place:
+    """Where a share may be made."""
+
+    gpu: str
+    cell: Cell | None  # None: the whole GPU
+    handle: int | None  # which virtual function, where the card has them
+    slot: Slot = (0, 1)
+
+
+@dataclass(frozen=True)
 class WantedVGPU:
     """A share of a GPU that a machine should have.  `uuid` is the placement's and becomes the mediated device's."""
 
@@ -51,6 +38,17 @@ class WantedVGPU:
     regime: Regime
     cell: Cell | None  # None: the whole GPU
     handle: int | None  # which virtual function, where the card has them
+    slot: Slot = (0, 1)
+    alternatives: tuple[Place, ...] = ()  # where else it may be made when the driver refuses the first place
+
+    @property
+    def places(self) -> tuple["WantedVGPU", ...]:
+        """The same share at each place it may have, the planned one first."""
+        others = (
+            replace(self, gpu=place.gpu, cell=place.cell, handle=place.handle, slot=place.slot, alternatives=())
+            for place in self.alternatives
+        )
+        return (replace(self, alternatives=()), *others)
 
 
 @dataclass(frozen=True)
@@ -102,77 +100,10 @@ class DesiredState:
     confirmed_stops: frozenset[str]
     purge: frozenset[str]
     machines: tuple[DesiredMachine, ...]
+    cards: tuple[CardSettings, ...] = ()
 
 
 # What is ------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Unknown:
-    """Something we could not tell, and why.  Never to be read as "nothing there"."""
-
-    what: str
-    reason: str
-
-
-@dataclass(frozen=True)
-class VGPUType:
-    """One size that a GPU can be cut into, as the driver offers it on this card now."""
-
-    name: str  # "T4-4Q"
-    driver_id: str  # "nvidia-232": belongs to the driver release, never stored by the portal
-    series: str
-    memory_mib: int | None  # None where the driver tells neither name nor description: then it has no cells
-    size_group: str  # types of one group may stand side by side on an equal-size GPU
-    regime: Regime
-    max: int
-    cells: tuple[Cell, ...]
-    free_cells: tuple[Cell, ...]
-
-
-@dataclass(frozen=True)
-class ProvidedVGPU:
-    """A share that exists on the host."""
-
-    uuid: str
-    gpu: str  # address of the physical function
-    type: str  # "T4-4Q", or the driver's id where it has no name
-    framework: Framework
-    parent: str  # address of the function the share was made on: the physical one, or a virtual one
-    size_group: str
-    handle: int | None = None
-    holder: str | None = None  # uuid of the machine (or foreign domain) whose XML names it
-
-
-@dataclass(frozen=True)
-class SRIOV:
-    """How many virtual functions a card can have, and has."""
-
-    total: int
-    enabled: int
-
-
-@dataclass(frozen=True)
-class GPU:
-    """One physical GPU with everything that could be read about it."""
-
-    address: str
-    model: str
-    vendor: str
-    device: str
-    framework: Framework
-    uuid: str | None = None
-    numa_node: int | None = None
-    driver: str | None = None
-    iommu_group: str | None = None
-    iommu_members: tuple[str, ...] = ()
-    sriov: SRIOV | None = None
-    memory_mib: int | None = None
-    handles: int = 0  # how many vGPUs can exist at once
-    regimes: tuple[Regime, ...] = ()
-    types: tuple[VGPUType, ...] = ()
-    holders: tuple[ProvidedVGPU, ...] = ()
-    unknown: tuple[Unknown, ...] = ()
 
 
 @dataclass(frozen=True)

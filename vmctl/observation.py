@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from vmctl.model import GPU, Accelerator, ProvidedVGPU, Unknown
+from vmctl.card import GPU, ProvidedVGPU, Unknown
+from vmctl.model import Accelerator
 
 
 class MachineState(StrEnum):

@@ -8,12 +8,12 @@ from xml.etree.ElementTree import ParseError
 
 from vmctl import domain, gpus, kvm, storage
 from vmctl import mark as marks
+from vmctl.card import GPU, ProvidedVGPU, Unknown
 from vmctl.host import Host
 from vmctl.hypervisor import Domain, Hypervisor
-from vmctl.model import GPU, Unknown
+from vmctl.ledger import Ledger
 from vmctl.observation import Capacity, ForeignDomain, MachineState, Mark, Observation, ObservedMachine
 from vmctl.site import Site
-from vmctl.state import Ledger
 
 
 def observe(site: Site, hypervisor: Hypervisor, portal: str | None, now: datetime) -> Observation:
@@ -27,7 +27,7 @@ def observe(site: Site, hypervisor: Hypervisor, portal: str | None, now: datetim
     listed = hypervisor.domains()
     machines, foreign, unknown = _sorted(listed, site, portal, sockets)
     cards = gpus.inventory(site.host)
-    hidden = {gap for card in cards for gap in card.unknown if gap.what == gpus.VGPUS}
+    hidden = {gap for card in cards for gap in card.unknown if gap.what == gpus.HOLDERS}
     claimed = {claim: machine.machine for machine in machines for claim in machine.claims}
     claimed |= {claim: other.uuid for other in foreign for claim in other.claims}
     made = {item.uuid for item in Ledger(site.host.state_dir)}
@@ -57,13 +57,13 @@ def _memory_mib(host: Host) -> int | None:
 def held(cards: Iterable[GPU], claimed: dict[str, str]) -> Iterable[GPU]:
     """The GPUs with the holder of each share: the domain whose XML names it, by uuid or by the function it lies on."""
     for card in cards:
-        holders = (
-            replace(
-                vgpu, holder=claimed.get(vgpu.uuid) or (claimed.get(vgpu.parent) if vgpu.handle is not None else None)
-            )
-            for vgpu in card.holders
-        )
+        holders = (replace(vgpu, holder=_holder(vgpu, claimed)) for vgpu in card.holders)
         yield replace(card, holders=tuple(holders))
+
+
+def _holder(vgpu: ProvidedVGPU, claimed: dict[str, str]) -> str | None:
+    names = [vgpu.device, vgpu.uuid, vgpu.parent if vgpu.handle is not None else None]
+    return next((claimed[name] for name in names if name in claimed), None)
 
 
 def _sorted(

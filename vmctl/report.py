@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from vmctl import __version__
+from vmctl.card import GPU, ProvidedVGPU, Unknown, VGPUType
 from vmctl.documents import SCHEMA
 from vmctl.errors import VmctlError
-from vmctl.model import GPU, ProvidedVGPU, Unknown, VGPUType
 from vmctl.observation import Observation, ObservedMachine
 from vmctl.state import Memory
 from vmctl.steps import Refuse, Step
@@ -113,7 +113,7 @@ def gpu_json(gpu: GPU) -> Json:
         "iommu_group": gpu.iommu_group,
         "iommu_members": list(gpu.iommu_members),
         "framework": gpu.framework.value,
-        "sriov": None if gpu.sriov is None else {"total": gpu.sriov.total, "enabled": gpu.sriov.enabled},
+        "sriov": None if gpu.vfs is None else {"total": gpu.vfs.total, "enabled": gpu.vfs.enabled},
         "memory_mib": gpu.memory_mib,
         "handles": gpu.handles,
         "regimes": [regime.value for regime in gpu.regimes],

@@ -1,4 +1,4 @@
-"""What vmctl remembers about a host between its short lives: the portal's last word, and the vGPUs it made.
+"""What vmctl remembers about a host between its short lives: here the portal's last word, in ledger.py what it made.
 
 Everything else is looked at afresh.  Files in the host's state folder, each replaced as a whole, so that a kill at any
 moment leaves the old one or the new one.
@@ -33,16 +33,6 @@ class Memory:
     expire_allowance_seconds: int
 
 
-@dataclass(frozen=True)
-class Made:
-    """A vGPU that vmctl made for a machine: the key that is needed to take it away again."""
-
-    uuid: str
-    machine: str
-    gpu: str
-    type: str
-
-
 def remember(state_dir: Path, memory: Memory) -> None:
     """Keep the portal's last word."""
     write_atomically(
@@ -62,7 +52,7 @@ def recall(state_dir: Path) -> Memory | None:
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError, OSError) as error:
-        raise _damaged(path, error) from error
+        raise damaged(path, error) from error
 
 
 def check_call(memory: Memory | None, desired: DesiredState, host: str) -> None:
@@ -94,42 +84,8 @@ def after_call(desired: DesiredState, now: datetime) -> Memory:
     return Memory(desired.portal, desired.generation, now, desired.stop_grace_seconds, desired.expire_allowance_seconds)
 
 
-class Ledger:
-    """The vGPUs that vmctl made on this host.  Noted before one is made, crossed out after it is verified gone."""
-
-    def __init__(self, state_dir: Path) -> None:
-        self._path = state_dir / "vgpus.json"
-        self._made = {made.uuid: made for made in self._load()}
-
-    def __iter__(self) -> Iterator[Made]:
-        return iter(self._made.values())
-
-    def __contains__(self, uuid: str) -> bool:
-        return uuid in self._made
-
-    def note(self, made: Made) -> None:
-        """Remember that this vGPU is about to be made."""
-        self._store(self._made | {made.uuid: made})
-
-    def cross_out(self, uuid: str) -> None:
-        """Forget a vGPU that is gone."""
-        self._store({key: made for key, made in self._made.items() if key != uuid})
-
-    def _load(self) -> list[Made]:
-        try:
-            return [Made(**item) for item in json.loads(self._path.read_text())]
-        except FileNotFoundError:
-            return []
-        except (ValueError, TypeError, OSError) as error:
-            raise _damaged(self._path, error) from error
-
-    def _store(self, made: dict[str, Made]) -> None:
-        if made != self._made:
-            write_atomically(self._path, json.dumps([asdict(item) for item in made.values()]))
-        self._made = made
-
-
-def _damaged(path: Path, error: Exception) -> VmctlError:
+def damaged(path: Path, error: Exception) -> VmctlError:
+    """The complaint about a file of ours that makes no sense."""
     return VmctlError(
         Code.COULD_NOT_TELL,
         f"vmctl's own file {path} cannot be read: {error}.",

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from vmctl.card import ProvidedVGPU
 from vmctl.errors import VmctlError
-from vmctl.model import DesiredMachine, ProvidedVGPU, WantedVGPU
+from vmctl.model import DesiredMachine, WantedVGPU
 from vmctl.observation import Mark, ObservedMachine
 
 

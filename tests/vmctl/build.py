@@ -8,7 +8,8 @@ from typing import Any
 from uuid import NAMESPACE_OID, uuid5
 
 from vmctl import desired
-from vmctl.model import GPU, Accelerator, DesiredMachine, DesiredState, Framework, ProvidedVGPU
+from vmctl.card import GPU, Framework, ProvidedVGPU
+from vmctl.model import Accelerator, DesiredMachine, DesiredState
 from vmctl.observation import Capacity, MachineState, Mark, MarkedVGPU, Observation, ObservedMachine
 
 NOW = datetime(2026, 12, 1, 10, 0, tzinfo=UTC)

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from tests.vmctl.build import Json, document, machine, vgpu
 from vmctl import desired
+from vmctl.card import Regime
 from vmctl.errors import VmctlError
-from vmctl.model import Order, Regime
+from vmctl.model import Order
 
 
 def refusal(value: object) -> VmctlError:

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.vmctl.build import NOW, card, machine, marked, name_uuid, observed, running, share, state, vgpu
+from vmctl.card import ProvidedVGPU
 from vmctl.errors import Code
-from vmctl.model import DesiredState, ProvidedVGPU
+from vmctl.model import DesiredState
 from vmctl.observation import Disk, ForeignDomain, MachineState, Observation, ObservedMachine
 from vmctl.reconcile import mark, plan
 from vmctl.steps import AskStop, Clear, ForceStop, MakeDisk, Plan, Provide, Purge, Refuse, Release, Remark, Start, Step

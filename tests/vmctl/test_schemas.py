@@ -24,8 +24,8 @@ from tests.vmctl.build import (
     vgpu,
 )
 from vmctl import desired, gpus, report, simulate
+from vmctl.card import Unknown
 from vmctl.errors import Code, VmctlError
-from vmctl.model import Unknown
 from vmctl.observation import Disk, ForeignDomain, MachineState
 from vmctl.reconcile import plan
 from vmctl.report import Outcome

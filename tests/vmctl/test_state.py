@@ -12,7 +12,8 @@ import pytest
 
 from tests.vmctl.build import HOST, NOW, OTHER_PORTAL, document, state
 from vmctl.errors import Code, VmctlError
-from vmctl.state import Ledger, Made, after_call, check_call, locked, recall, remember
+from vmctl.ledger import Ledger, Made
+from vmctl.state import after_call, check_call, locked, recall, remember
 
 MADE = Made("uuid", "machine", "0000:3b:00.0", "T4-4Q")
 

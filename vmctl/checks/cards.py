@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from vmctl.card import GPU, ProvidedVGPU
 from vmctl.checks.finding import Evidence, Finding, Verdict
 from vmctl.host import Host
-from vmctl.model import GPU, ProvidedVGPU
 
 NO_NOUVEAU = (
     "Put `blacklist nouveau` and `options nouveau modeset=0` into a file below /etc/modprobe.d, rebuild the initial "

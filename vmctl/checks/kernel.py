@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from vmctl.card import GPU, Framework
 from vmctl.checks import boot
 from vmctl.checks.finding import Evidence, Finding, Verdict
 from vmctl.host import Host
-from vmctl.model import GPU, Framework
 
 GROUPS = "/sys/kernel/iommu_groups"
 TABLES = {"/sys/firmware/acpi/tables/DMAR": "Intel", "/sys/firmware/acpi/tables/IVRS": "AMD"}
@@ -30,7 +30,7 @@ def iommu(host: Host, gpus: Sequence[GPU]) -> Finding:
 
 def _without_iommu(gpus: Sequence[GPU]) -> Verdict:
     """Mediated devices on the card itself work without one; whole functions, VFs among them, do not."""
-    needed = any(gpu.sriov is not None or gpu.driver == "vfio-pci" for gpu in gpus)
+    needed = any(gpu.vfs is not None or gpu.driver == "vfio-pci" for gpu in gpus)
     return Verdict.FAIL if needed else Verdict.WARN
 
 

@@ -5,78 +5,68 @@ Callers use only what stands here; which way a card is shared is decided card by
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Protocol
-
+from vmctl.card import ProvidedVGPU
 from vmctl.errors import Code, VmctlError
-from vmctl.gpus import cards, mdev, mdev_pf, mdev_vf
+from vmctl.gpus import cards
 from vmctl.gpus.address import normalise
 from vmctl.gpus.cards import Card
-from vmctl.gpus.shares import Shares
-from vmctl.gpus.shares import provided as seen
-from vmctl.gpus.types import read_type
+from vmctl.gpus.inventory import HOLDERS, inventory, shares_on
+from vmctl.gpus.shares import Order, Survey
+from vmctl.gpus.ways import WAYS, way_of
 from vmctl.host import Host
-from vmctl.model import (
-    GPU,
-    Framework,
-    MediatedDevice,
-    PCIFunction,
-    ProvidedVGPU,
-    Regime,
-    Unknown,
-    WantedVGPU,
-)
+from vmctl.ledger import Ledger
+from vmctl.model import Device, WantedVGPU
 
-__all__ = ["device", "inventory", "normalise", "provide", "provided", "release"]
-
-
-class Way(Protocol):
-    """What a file for one way of sharing has."""
-
-    def look(self, host: Host, card: Card, held: Sequence[ProvidedVGPU]) -> Shares: ...
-    def provide(self, host: Host, card: Card, wanted: WantedVGPU) -> ProvidedVGPU: ...
-    def release(self, host: Host, share: ProvidedVGPU) -> None: ...
-    def device(self, share: ProvidedVGPU) -> MediatedDevice | PCIFunction: ...
-
-
-VGPUS = "vGPUs of this host"
-"""What is unknown where shares may exist that no list shows; every other gap of a card is about what it offers."""
-
-WAYS: Mapping[Framework, Way] = {Framework.MDEV_PF: mdev_pf, Framework.MDEV_VF: mdev_vf}
-
-
-def inventory(host: Host) -> list[GPU]:
-    """Every GPU of the host with what it can be cut into now. Raises nothing: what cannot be read is `unknown`."""
-    shares: list[ProvidedVGPU] = []
-    gaps: tuple[Unknown, ...] = ()
-    try:
-        shares = provided(host)
-    except VmctlError as error:
-        gaps = (Unknown(VGPUS, error.what),)
-    found = [_gpu(host, card, [share for share in shares if share.gpu == card.address]) for card in cards.cards(host)]
-    return [replace(gpu, unknown=gpu.unknown + gaps) for gpu in found]
+__all__ = ["HOLDERS", "device", "inventory", "normalise", "provide", "provided", "release"]
 
 
 def provided(host: Host) -> list[ProvidedVGPU]:
     """Every share that exists on the host, whoever made it. Raises VmctlError when that cannot be told."""
-    found = []
-    for made in mdev.devices(host):
-        card = _card_of(host, made.parent)
-        if card is not None:
-            kind = read_type(host, host.pci(made.parent) / cards.MDEV_TYPES / made.driver_id)
-            found.append(seen(card, made.uuid, kind, made.parent))
-    return found
+    survey = Survey(host)
+    return [share for card in survey.cards for share in shares_on(survey, card)]
 
 
-def provide(host: Host, wanted: WantedVGPU) -> ProvidedVGPU:
-    """See to it that a wanted share exists; twice is as good as once.
+def provide(host: Host, wanted: WantedVGPU, machine: str = "") -> ProvidedVGPU:
+    """See to it that a wanted share exists, at one of its places; twice is as good as once.
 
-    Raises VmctlError, and then nothing of it is there.
+    Raises VmctlError (of the first place), and then nothing of it is there.
     """
-    card = cards.find(host, wanted.gpu)
-    if card is None:
-        raise VmctlError(Code.FAILED, f"There is no GPU {wanted.gpu} on {host.name}.", "Look at vmctl gpus.")
+    refusals = []
+    for place in wanted.places:
+        try:
+            return _provide_at(host, place, machine)
+        except VmctlError as error:
+            if error.code != Code.NO_CAPACITY:
+                raise
+            refusals.append(error)
+    raise refusals[0]
+
+
+def release(host: Host, share: ProvidedVGPU) -> None:
+    """See to it that a share is gone; one that is gone already is fine.
+
+    The caller has ended the machine that had it. Raises VmctlError when it is in use or stays; it stays noted then.
+    """
+    present = next((each for each in provided(host) if each.uuid == share.uuid), None)
+    if present is not None:
+        if (present.parent, present.type) != (share.parent, share.type):
+            raise VmctlError(
+                Code.NOT_OURS,
+                f"The vGPU {share.uuid} is {present.type} on {present.parent}, not {share.type} on {share.parent}.",
+                "Find out who made it; nothing was removed.",
+            )
+        way_of(present).release(host, _card(host, present.gpu), present)
+    if share.uuid is not None:
+        Ledger(host.state_dir).cross_out(share.uuid)
+
+
+def device(share: ProvidedVGPU) -> Device:
+    """What libvirt attaches for a share."""
+    return way_of(share).device(share)
+
+
+def _provide_at(host: Host, wanted: WantedVGPU, machine: str) -> ProvidedVGPU:
+    card = _card(host, wanted.gpu)
     way = WAYS.get(card.framework)
     if way is None:
         reason = "; ".join(gap.reason for gap in card.reasons)
@@ -86,76 +76,11 @@ def provide(host: Host, wanted: WantedVGPU) -> ProvidedVGPU:
             "Run vmctl check on the host.",
             retry=True,
         )
-    return way.provide(host, card, wanted)
+    return way.provide(host, card, Order(wanted, machine, Ledger(host.state_dir)))
 
 
-def release(host: Host, share: ProvidedVGPU) -> None:
-    """See to it that a share is gone; one that is gone already is fine.
-
-    The caller has ended the machine that had it. Raises VmctlError when it is in use or stays: keep the handle then.
-    """
-    present = next((each for each in provided(host) if each.uuid == share.uuid), None)
-    if present is None:
-        return
-    if (present.parent, present.type) != (share.parent, share.type):
-        raise VmctlError(
-            Code.NOT_OURS,
-            f"The vGPU {share.uuid} is {present.type} on {present.parent}, not {share.type} on {share.parent}.",
-            "Find out who made it; nothing was removed.",
-        )
-    _way_of(present).release(host, present)
-
-
-def device(share: ProvidedVGPU) -> MediatedDevice | PCIFunction:
-    """What libvirt attaches for a share."""
-    return _way_of(share).device(share)
-
-
-def _way_of(share: ProvidedVGPU) -> Way:
-    way = WAYS.get(share.framework)
-    if way is None:  # its card has changed its interface since: another driver, other functions
-        what = f"The vGPU {share.uuid} is on a card whose interface ({share.framework}) this version cannot use."
-        raise VmctlError(Code.COULD_NOT_TELL, what, "Run vmctl check on the host.", retry=True)
-    return way
-
-
-def _card_of(host: Host, parent: str) -> Card | None:
-    """The GPU whose function `parent` is; None when it is no PCI function of a GPU."""
-    try:
-        return cards.find(host, host.link(host.pci(parent) / "physfn") or parent)
-    except ValueError:
-        return None
-
-
-def _gpu(host: Host, card: Card, held: Sequence[ProvidedVGPU]) -> GPU:
-    way = WAYS.get(card.framework)
-    shares = way.look(host, card, held) if way is not None else Shares()
-    facts = _driver_facts(host, card.address)
-    node = host.read_or_none(card.folder / "numa_node") or "-1"
-    sizes = [kind.memory_mib for kind in shares.types if kind.memory_mib is not None]
-    return GPU(
-        address=card.address,
-        model=facts.get("Model", f"{card.vendor} {card.device}"),
-        vendor=card.vendor,
-        device=card.device,
-        framework=card.framework,
-        uuid=facts.get("GPU UUID"),
-        numa_node=int(node) if node.isdecimal() else None,
-        driver=card.driver,
-        iommu_group=host.link(card.folder / "iommu_group"),
-        iommu_members=tuple(host.names(card.folder / "iommu_group/devices")),
-        sriov=card.sriov,
-        memory_mib=max(sizes, default=None),  # the largest type takes the whole frame buffer
-        handles=shares.handles,
-        regimes=(Regime.EQUAL,) if any(kind.cells for kind in shares.types) else (),
-        types=shares.types,
-        holders=tuple(held),
-        unknown=card.reasons + shares.unknown,
-    )
-
-
-def _driver_facts(host: Host, address: str) -> dict[str, str]:
-    """What NVIDIA's module tells of a card: `Model: \\t\\t Tesla T4` and so on."""
-    text = host.read_or_none(host.path(f"/proc/driver/nvidia/gpus/{address}/information")) or ""
-    pairs = (line.partition(":") for line in text.splitlines())
-    return {key.strip(): value.strip() for key, _, value in pairs if value.strip()}
+def _card(host: Host, address: str) -> Card:
+    card = cards.find(host, address)
+    if card is None:
+        raise VmctlError(Code.FAILED, f"There is no GPU {address} on {host.name}.", "Look at vmctl gpus.")
+    return card

@@ -10,9 +10,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from vmctl.card import Framework, Unknown, VFs
 from vmctl.gpus.address import normalise
 from vmctl.host import Host
-from vmctl.model import SRIOV, Framework, Unknown
 
 DISPLAY_CLASSES = ("0x0300", "0x0302")  # VGA and 3D controllers; both occur for GPUs (dossier 1.0)
 VENDORS = {"0x10de": "NVIDIA", "0x8086": "Intel", "0x1002": "AMD"}
@@ -39,7 +39,7 @@ class Card:
     driver: str | None
     framework: Framework
     virtual: tuple[VirtualFunction, ...]
-    sriov: SRIOV | None
+    vfs: VFs | None
     reasons: tuple[Unknown, ...]  # why it cannot be shared now
 
 
@@ -68,7 +68,7 @@ def _card(host: Host, address: str) -> Card:
     folder = host.pci(address)
     driver = host.link(folder / "driver")
     virtual = _virtual_functions(host, folder)
-    sriov = _sriov(host, folder)
+    vfs = _vfs(host, folder)
     framework = _framework(folder, [host.pci(function.address) for function in virtual])
     return Card(
         address=address,
@@ -78,8 +78,8 @@ def _card(host: Host, address: str) -> Card:
         driver=driver,
         framework=framework,
         virtual=virtual,
-        sriov=sriov,
-        reasons=_reasons(address, framework, driver, sriov),
+        vfs=vfs,
+        reasons=_reasons(framework, driver, vfs),
     )
 
 
@@ -93,12 +93,12 @@ def _virtual_functions(host: Host, folder: Path) -> tuple[VirtualFunction, ...]:
     return tuple(sorted(found, key=lambda function: function.number))
 
 
-def _sriov(host: Host, folder: Path) -> SRIOV | None:
+def _vfs(host: Host, folder: Path) -> VFs | None:
     total = host.read_or_none(folder / "sriov_totalvfs") or ""
     enabled = host.read_or_none(folder / "sriov_numvfs") or ""
     if not (total.isdecimal() and enabled.isdecimal()) or total == "0":
         return None
-    return SRIOV(int(total), int(enabled))
+    return VFs(int(total), int(enabled))
 
 
 def _framework(folder: Path, virtual: list[Path]) -> Framework:
@@ -111,9 +111,9 @@ def _framework(folder: Path, virtual: list[Path]) -> Framework:
     return Framework.NONE
 
 
-def _reasons(address: str, framework: Framework, driver: str | None, sriov: SRIOV | None) -> tuple[Unknown, ...]:
+def _reasons(framework: Framework, driver: str | None, vfs: VFs | None) -> tuple[Unknown, ...]:
     """Why a card without a usable interface has none; empty when it has one."""
-    what = f"shares of {address}"
+    what = "types"
     if framework is Framework.VENDOR_VFIO:
         return (Unknown(what, "This version makes no vGPUs through the vendor's own VFIO interface."),)
     if framework is not Framework.NONE:
@@ -122,10 +122,8 @@ def _reasons(address: str, framework: Framework, driver: str | None, sriov: SRIO
         return (Unknown(what, "No driver is bound to the card."),)
     if driver == "vfio-pci":
         return (Unknown(what, "The card is on vfio-pci: it is given to a machine whole, or kept for that."),)
-    if sriov is not None and sriov.enabled == 0:
-        return (
-            Unknown(what, f"Its virtual functions are off (0 of {sriov.total}): not set up since the host started."),
-        )
+    if vfs is not None and vfs.enabled == 0:
+        return (Unknown(what, f"Its virtual functions are off (0 of {vfs.total}): not set up since the host started."),)
     return (
         Unknown(
             what,

@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from vmctl.card import ProvidedVGPU
 from vmctl.errors import Code, VmctlError
-from vmctl.gpus.types import OfferedType, offered
+from vmctl.gpus.cards import MDEV_TYPES, Card
+from vmctl.gpus.shares import Survey, provided
+from vmctl.gpus.types import OfferedType, offered, read_type
 from vmctl.host import Host
 from vmctl.model import WantedVGPU
 
@@ -33,6 +36,20 @@ def devices(host: Host) -> list[Device]:
     """
     found = (device(host, name) for name in host.listed(_bus(host)))
     return [each for each in found if each is not None]
+
+
+def shares(survey: Survey, card: Card) -> list[ProvidedVGPU]:
+    """The mediated devices on any function of a card."""
+    functions = {card.address, *(function.address for function in card.virtual)}
+    return [
+        provided(card, made.uuid, _kind_of(survey.host, made), made.parent, survey.ledger.get(made.uuid))
+        for made in devices(survey.host)
+        if made.parent in functions
+    ]
+
+
+def _kind_of(host: Host, made: Device) -> OfferedType:
+    return read_type(host, host.pci(made.parent) / MDEV_TYPES / made.driver_id)
 
 
 def device(host: Host, uuid: str) -> Device | None:

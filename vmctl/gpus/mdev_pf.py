@@ -1,34 +1,40 @@
 """Mediated devices on the physical function: Turing and older NVIDIA cards, Intel GVT-g (dossier 1.1)."""
 
-from collections.abc import Sequence
+from __future__ import annotations
 
+from vmctl.card import ProvidedVGPU
 from vmctl.gpus import mdev
 from vmctl.gpus.cards import Card
-from vmctl.gpus.equal import ruled
-from vmctl.gpus.shares import Shares, provided
+from vmctl.gpus.shares import Offer, Offers, Order, Survey, provided
 from vmctl.gpus.types import offered
 from vmctl.host import Host
-from vmctl.model import MediatedDevice, ProvidedVGPU, WantedVGPU
+from vmctl.model import MediatedDevice
 
 
-def look(host: Host, card: Card, held: Sequence[ProvidedVGPU]) -> Shares:
+def look(survey: Survey, card: Card) -> Offers:
     """What the card can be cut into now. The handles are as many as its smallest type has."""
-    kinds, unknown = offered(host, card.address)
-    types = tuple(ruled(kind, held, kind.available) for kind in kinds)
-    return Shares(types, max((kind.most or 0 for kind in kinds), default=0), tuple(unknown))
+    kinds, unknown = offered(survey.host, card.address)
+    handles = max((kind.most or 0 for kind in kinds), default=0)
+    return Offers(tuple(Offer(kind, kind.available) for kind in kinds), handles, tuple(unknown))
 
 
-def provide(host: Host, card: Card, wanted: WantedVGPU) -> ProvidedVGPU:
+def shares(survey: Survey, card: Card) -> list[ProvidedVGPU]:
+    """The mediated devices on the card."""
+    return mdev.shares(survey, card)
+
+
+def provide(host: Host, card: Card, order: Order) -> ProvidedVGPU:
     """See to it that a wanted share exists. All shares are made on the card itself, whatever their handle."""
-    kind = mdev.make(host, wanted, card.address)
-    return provided(card, wanted.uuid, kind, card.address)
+    order.note(card.address)
+    kind = mdev.make(host, order.wanted, card.address)
+    return provided(card, order.wanted.uuid, kind, card.address, order.ledger.get(order.wanted.uuid))
 
 
-def release(host: Host, share: ProvidedVGPU) -> None:
+def release(host: Host, card: Card, share: ProvidedVGPU) -> None:
     """See to it that a share is gone."""
-    mdev.take_away(host, share.uuid)
+    mdev.take_away(host, share.device)
 
 
 def device(share: ProvidedVGPU) -> MediatedDevice:
     """What a machine gets."""
-    return MediatedDevice(share.uuid)
+    return MediatedDevice(share.device)

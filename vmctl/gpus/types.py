@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from vmctl.card import Unknown
 from vmctl.gpus.cards import MDEV_TYPES
 from vmctl.host import Host
-from vmctl.model import Unknown
 
 NAME = re.compile(r".+-(?P<gigabytes>\d+)(?P<series>[QBAC])\d*")
 

@@ -13,10 +13,11 @@ import pytest
 
 from tests.vmctl.gpus.trees import function, kind, nvidia, plant
 from vmctl import checks, gpus
+from vmctl.card import Regime
 from vmctl.checks import Verdict, cards, kernel, system
 from vmctl.errors import Code, VmctlError
 from vmctl.host import TIME_ERROR, Host
-from vmctl.model import Regime, WantedVGPU
+from vmctl.model import WantedVGPU
 from vmctl.simulate import SimulatedHost
 from vmctl.site import Site
 

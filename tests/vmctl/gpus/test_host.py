@@ -11,9 +11,10 @@ import pytest
 
 from tests.vmctl.gpus.trees import function, kind, nvidia, plant
 from vmctl import gpus
+from vmctl.card import Regime
 from vmctl.errors import Code, VmctlError
 from vmctl.host import Host
-from vmctl.model import Regime, WantedVGPU
+from vmctl.model import WantedVGPU
 from vmctl.simulate import SimulatedHost
 
 T4 = "0000:3b:00.0"
@@ -59,7 +60,7 @@ def test_every_kernel_write_is_in_the_journal_with_what_was_read_back(t4: Simula
 
 def test_a_journal_that_cannot_be_written_is_no_full_gpu(t4: SimulatedHost) -> None:
     """And nothing is made that nobody could read about afterwards."""
-    t4.state_dir.touch()
+    (t4.state_dir / "journal.jsonl").mkdir(parents=True)
     with pytest.raises(VmctlError, match=r"The journal in .* cannot be written") as refusal:
         gpus.provide(t4, wanted(T4, "T4-4Q"))
     assert refusal.value.code is Code.FAILED

@@ -8,9 +8,10 @@ import pytest
 
 from tests.vmctl.gpus.trees import captured, function, kind, nvidia, plant
 from vmctl import gpus
+from vmctl.card import GPU, Framework, Regime
 from vmctl.errors import VmctlError
 from vmctl.host import Host
-from vmctl.model import GPU, Framework, Regime, WantedVGPU
+from vmctl.model import WantedVGPU
 from vmctl.simulate import SimulatedHost
 
 T4 = "0000:3b:00.0"
@@ -42,7 +43,7 @@ def test_a_t4_is_cut_by_equal_size(t4: SimulatedHost) -> None:
     assert (first.address, second.address) == (T4, "0000:af:00.0")
     assert (first.model, first.vendor, first.device, first.driver) == ("Tesla T4", "NVIDIA", "1eb8", "nvidia")
     assert (first.framework, first.regimes, first.handles) == (Framework.MDEV_PF, (Regime.EQUAL,), 16)
-    assert (first.memory_mib, first.numa_node, first.iommu_group, first.sriov) == (16384, 0, "40", None)
+    assert (first.memory_mib, first.numa_node, first.iommu_group, first.vfs) == (16384, 0, "40", None)
     assert (second.numa_node, first.unknown) == (1, ())
     half = next(each for each in first.types if each.name == "T4-8Q")
     assert (half.driver_id, half.series, half.memory_mib, half.size_group) == ("nvidia-233", "Q", 8192, "8G")
@@ -64,8 +65,8 @@ def test_a_bus_that_cannot_be_read_is_no_empty_bus(t4: SimulatedHost) -> None:
 def test_capacity_is_the_gpus_and_never_a_sum_over_functions(a40: SimulatedHost) -> None:
     gpu = gpus.inventory(a40)[0]
     assert (gpu.framework, gpu.handles) == (Framework.MDEV_VF, 32)
-    assert gpu.sriov is not None
-    assert (gpu.sriov.total, gpu.sriov.enabled) == (32, 32)
+    assert gpu.vfs is not None
+    assert (gpu.vfs.total, gpu.vfs.enabled) == (32, 32)
     most = {each.name: (each.max, len(each.cells), len(each.free_cells)) for each in gpu.types}
     assert most["A40-8Q"] == (6, 6, 6)
     assert most["A40-48C"] == (1, 1, 1)

@@ -12,9 +12,10 @@ import pytest
 
 from tests.vmctl.gpus.trees import function, kind, plant
 from vmctl import gpus
+from vmctl.card import Framework, ProvidedVGPU, Regime
 from vmctl.errors import Code, VmctlError
 from vmctl.host import Host
-from vmctl.model import Framework, MediatedDevice, ProvidedVGPU, Regime, StandInVideo, WantedVGPU
+from vmctl.model import MediatedDevice, StandInVideo, WantedVGPU
 from vmctl.simulate import SimulatedHost
 
 T4 = "0000:3b:00.0"

@@ -20,9 +20,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from vmctl import gpus
+from vmctl.card import ProvidedVGPU, Regime
 from vmctl.errors import Code, VmctlError
 from vmctl.layouts import A40, LAYOUTS, T4, Board
-from vmctl.model import ProvidedVGPU, Regime, WantedVGPU
+from vmctl.model import WantedVGPU
 from vmctl.simulate import SimulatedHost, prepare
 
 UUIDS = [str(uuid.UUID(int=number + (4 << 76) + (8 << 60))) for number in range(12)]

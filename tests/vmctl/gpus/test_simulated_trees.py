@@ -11,9 +11,10 @@ import pytest
 
 from tests.vmctl.gpus.trees import captured
 from vmctl import gpus
+from vmctl.card import Regime
 from vmctl.errors import VmctlError
 from vmctl.layouts import A40, T4, Board, functions
-from vmctl.model import Regime, WantedVGPU
+from vmctl.model import WantedVGPU
 from vmctl.simulate import SimulatedHost, prepare
 
 

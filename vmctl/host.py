@@ -10,104 +10,25 @@ import ctypes
 import errno
 import json
 import os
-import subprocess
+import re
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from signal import SIGKILL
-from typing import IO, Protocol
 
+from vmctl import journal
+from vmctl.commands import WRITER, Answer, Commands, TooSlow, run_command
 from vmctl.errors import Code, VmctlError
 from vmctl.model import Attachment, MediatedDevice, PCIFunction
 
-# Opens, writes once and tells the kernel's own error number as its exit status. It is a process of its own because a
-# write into sysfs may never come back (a removal of a device in use sleeps in the kernel until its machine has gone),
-# and then only the child is lost, not the caller.
-WRITER = """
-import os, sys
-try:
-    handle = os.open(sys.argv[1], os.O_WRONLY)
-    os.write(handle, sys.argv[2].encode())
-except OSError as error:
-    sys.exit(error.errno)
-"""
+__all__ = ["TIME_ERROR", "Answer", "Commands", "Host", "NumaNode", "TooSlow", "kernel_clock", "run_command", "utc_now"]
 
+NVML = Path(__file__).parent / "gpus" / "nvml_child.py"
+"""The script that asks NVML, in a process of its own: the library may hang, or end its process."""
 
-@dataclass(frozen=True)
-class Answer:
-    """What a command answered: exit status, standard output, standard error."""
-
-    status: int
-    output: str
-    errors: str
-
-
-class TooSlow(VmctlError):
-    """A command gave no answer within its limit."""
-
-
-class Commands(Protocol):
-    """The door for commands; tests hand in recorded answers."""
-
-    def __call__(self, command: Sequence[str], *, limit: float, given: str = "") -> Answer: ...
-
-
-def run_command(command: Sequence[str], *, limit: float, given: str = "") -> Answer:
-    """Run a command for at most `limit` seconds, in the C locale, in a session of its own.
-
-    Output goes through files, not pipes: a grandchild that keeps a pipe open, or a child that not even SIGKILL ends
-    (asleep in a driver), would hold the reader for ever. Raises VmctlError when it is missing, TooSlow when it is late.
-    """
-    with tempfile.TemporaryFile() as source, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        source.write(given.encode())
-        source.seek(0)
-        try:
-            child = subprocess.Popen(
-                command, stdin=source, stdout=out, stderr=err, start_new_session=True, env=_environment()
-            )
-        except FileNotFoundError as error:
-            raise VmctlError(
-                Code.COULD_NOT_TELL,
-                f"The command {command[0]} is not there.",
-                f"Install what provides {command[0]}.",
-            ) from error
-        except PermissionError as error:
-            raise VmctlError(
-                Code.COULD_NOT_TELL,
-                f"The command {command[0]} may not be run.",
-                f"Look at the rights of {command[0]}.",
-            ) from error
-        status = _wait(child, command, limit)
-        return Answer(status, _content(out), _content(err))
-
-
-def _environment() -> dict[str, str]:
-    return os.environ | {"LC_ALL": "C", "LANGUAGE": ""}
-
-
-def _content(file: IO[bytes]) -> str:
-    file.seek(0)
-    return file.read().decode(errors="replace")
-
-
-def _wait(child: subprocess.Popen[bytes], command: Sequence[str], limit: float) -> int:
-    try:
-        return child.wait(limit)
-    except subprocess.TimeoutExpired:
-        os.killpg(child.pid, SIGKILL)
-    try:
-        child.wait(1)
-    except subprocess.TimeoutExpired:
-        pass  # asleep in the kernel: it ends when the kernel lets it, nobody waits for it here
-    raise TooSlow(
-        Code.FAILED,
-        f"{command[0]} gave no answer in {limit:g} s.",
-        "Look at what holds it, then try again.",
-        retry=True,
-    )
+SAID = 400
+"""So many characters of what a tool of the driver said go into the journal."""
 
 
 def utc_now() -> datetime:
@@ -122,6 +43,20 @@ def kernel_clock() -> int | None:
     timex = ctypes.create_string_buffer(512)  # modes, the first field, 0: only read
     state = ctypes.CDLL(None, use_errno=True).adjtimex(timex)
     return int(state) if state >= 0 else None
+
+
+@dataclass(frozen=True)
+class NumaNode:
+    """A NUMA node: its processors as the kernel lists them ("0-7,16-23"), and its memory."""
+
+    node: int
+    cpus: str
+    memory_mib: int
+
+    @property
+    def vcpus(self) -> int:
+        """How many processors those are."""
+        return sum(int(last or first) - int(first) + 1 for first, last in re.findall(r"(\d+)(?:-(\d+))?", self.cpus))
 
 
 @dataclass(frozen=True)
@@ -242,21 +177,8 @@ class Host:
     def _inside(self, path: Path) -> str:
         return f"/{path.relative_to(self.root)}"
 
-    def _journal(self, entry: dict[str, str | None]) -> None:
-        stamp: dict[str, str | None] = {"at": self.now().isoformat()}
-        line = json.dumps(stamp | entry) + "\n"
-        try:
-            self.state_dir.mkdir(parents=True, exist_ok=True)
-            with (self.state_dir / "journal.jsonl").open("a") as journal:
-                journal.write(line)
-        except OSError as error:
-            # As an error of its own: a full disk must not look like a GPU without room.
-            raise VmctlError(
-                Code.FAILED,
-                f"The journal in {self.state_dir} cannot be written: {error.strerror}.",
-                "Free disk space, or let vmctl's user write there.",
-                retry=True,
-            ) from error
+    def _journal(self, entry: journal.Entry) -> None:
+        journal.note(self.state_dir, self.now(), entry)
 
     # -- commands
 
@@ -264,8 +186,73 @@ class Host:
         """Run a command here for at most `limit` seconds. Raises VmctlError when it is missing or too slow."""
         return self.commands(command, limit=limit, given=given)
 
+    def driver_tool(
+        self, command: Sequence[str], *, limit: float, reading: Path | None = None, changes: bool
+    ) -> Answer:
+        """Run a tool of the GPU driver and journal it with what it said and what `reading` shows afterwards.
+
+        One that `changes` something is noted before, too, and not run when the journal cannot be written; VmctlError
+        then, and when it is missing or too slow.
+        """
+        words = list(command)
+        if changes:
+            self._journal({"run": words})
+        told: dict[str, object] = {"ran": words}
+        try:
+            answer = self.run(words, limit=limit)
+            told |= {"outcome": answer.status, "said": answer.output[:SAID], "errors": answer.errors[:SAID]}
+        except VmctlError as error:
+            told["outcome"] = error.what
+            raise
+        finally:
+            if reading is not None:
+                told |= {"read": self._inside(reading), "found": self.peek(reading)}
+            note = journal.note if changes else journal.note_if_possible
+            note(self.state_dir, self.now(), told)
+        return answer
+
+    def nvml(self, limit: float) -> dict[str, object]:
+        """What NVML tells of this machine's GPUs. Raises VmctlError (could not tell) where it cannot be asked."""
+        if self.root != Path("/") or not NVML.exists():
+            raise _no_nvml("It is another machine's")
+        answer = self.run([sys.executable, "-I", str(NVML)], limit=limit)
+        if answer.status:
+            raise _no_nvml(answer.errors.strip().rpartition("\n")[2] or f"Its script ended with {answer.status}")
+        try:
+            told = json.loads(answer.output)
+        except ValueError as error:
+            raise _no_nvml(f"Its script printed no JSON ({error})") from error
+        return dict(told)
+
+    # -- parts
+
+    def numa(self, node: int) -> NumaNode | None:
+        """A NUMA node of this machine; None when it has no such node, or does not tell."""
+        folder = self.path(f"/sys/devices/system/node/node{node}")
+        cpus = (self.read_or_none(folder / "cpulist") or "").strip()
+        found = re.search(r"MemTotal:\s*(\d+) kB", self.read_or_none(folder / "meminfo") or "")
+        return NumaNode(node, cpus, int(found[1]) // 1024) if cpus and found else None
+
+    def numa_nodes(self) -> tuple[NumaNode, ...]:
+        """Every NUMA node that has processors."""
+        names = self.names(self.path("/sys/devices/system/node"))
+        numbers = sorted(int(name[4:]) for name in names if re.fullmatch(r"node\d+", name))
+        return tuple(node for node in map(self.numa, numbers) if node is not None)
+
+    @property
+    def gpus_lock(self) -> Path:
+        """Held shared by whoever asks the driver about its cards, alone by whoever changes their modes.
+
+        NVML holds a card while it is open, and a mode changes only on a card that nothing holds.
+        """
+        return self.state_dir / "gpus.lock"
+
     # -- devices
 
     def attachment(self, device: MediatedDevice | PCIFunction) -> Attachment:
         """What a machine gets for a share: here the device itself."""
         return device
+
+
+def _no_nvml(why: str) -> VmctlError:
+    return VmctlError(Code.COULD_NOT_TELL, f"NVML does not answer: {why.rstrip('.')}.", "Install nvidia-ml-py.")

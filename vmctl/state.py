@@ -94,14 +94,19 @@ def damaged(path: Path, error: Exception) -> VmctlError:
 
 
 @contextmanager
-def locked(path: Path, seconds: float = LOCK_SECONDS) -> Iterator[None]:
-    """Be the only one.  The kernel gives the lock back when its holder ends, however it ends.  Raises `busy`."""
+def locked(path: Path, seconds: float = LOCK_SECONDS, shared: bool = False) -> Iterator[None]:
+    """Be the only one, or (`shared`) one of several who all only look.
+
+    The kernel gives the lock back when its holder ends, however it ends. Raises VmctlError (`busy`) after `seconds`;
+    OSError where this user may not open the file: to look it must only be readable.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:
+    access, kind = (os.O_RDONLY, fcntl.LOCK_SH) if shared else (os.O_RDWR, fcntl.LOCK_EX)
+    with open(os.open(path, access | os.O_CREAT | os.O_CLOEXEC, 0o644)) as file:
         deadline = time.monotonic() + seconds
         while True:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(file, kind | fcntl.LOCK_NB)
                 break
             except BlockingIOError as error:
                 if time.monotonic() > deadline:

@@ -1,0 +1,99 @@
+"""Commands of a machine: each has a limit, none holds its caller."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from signal import SIGKILL
+from typing import IO, Protocol
+
+from vmctl.errors import Code, VmctlError
+
+# Opens, writes once and tells the kernel's own error number as its exit status. It is a process of its own because a
+# write into sysfs may never come back (a removal of a device in use sleeps in the kernel until its machine has gone),
+# and then only the child is lost, not the caller.
+WRITER = """
+import os, sys
+try:
+    handle = os.open(sys.argv[1], os.O_WRONLY)
+    os.write(handle, sys.argv[2].encode())
+except OSError as error:
+    sys.exit(error.errno)
+"""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command answered: exit status, standard output, standard error."""
+
+    status: int
+    output: str
+    errors: str
+
+
+class TooSlow(VmctlError):
+    """A command gave no answer within its limit."""
+
+
+class Commands(Protocol):
+    """The door for commands; tests hand in recorded answers."""
+
+    def __call__(self, command: Sequence[str], *, limit: float, given: str = "") -> Answer: ...
+
+
+def run_command(command: Sequence[str], *, limit: float, given: str = "") -> Answer:
+    """Run a command for at most `limit` seconds, in the C locale, in a session of its own.
+
+    Output goes through files, not pipes: a grandchild that keeps a pipe open, or a child that not even SIGKILL ends
+    (asleep in a driver), would hold the reader for ever. Raises VmctlError when it is missing, TooSlow when it is late.
+    """
+    with tempfile.TemporaryFile() as source, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        source.write(given.encode())
+        source.seek(0)
+        try:
+            child = subprocess.Popen(
+                command, stdin=source, stdout=out, stderr=err, start_new_session=True, env=_environment()
+            )
+        except FileNotFoundError as error:
+            raise VmctlError(
+                Code.COULD_NOT_TELL,
+                f"The command {command[0]} is not there.",
+                f"Install what provides {command[0]}.",
+            ) from error
+        except PermissionError as error:
+            raise VmctlError(
+                Code.COULD_NOT_TELL,
+                f"The command {command[0]} may not be run.",
+                f"Look at the rights of {command[0]}.",
+            ) from error
+        status = _wait(child, command, limit)
+        return Answer(status, _content(out), _content(err))
+
+
+def _environment() -> dict[str, str]:
+    return os.environ | {"LC_ALL": "C", "LANGUAGE": ""}
+
+
+def _content(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode(errors="replace")
+
+
+def _wait(child: subprocess.Popen[bytes], command: Sequence[str], limit: float) -> int:
+    try:
+        return child.wait(limit)
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, SIGKILL)
+    try:
+        child.wait(1)
+    except subprocess.TimeoutExpired:
+        pass  # asleep in the kernel: it ends when the kernel lets it, nobody waits for it here
+    raise TooSlow(
+        Code.FAILED,
+        f"{command[0]} gave no answer in {limit:g} s.",
+        "Look at what holds it, then try again.",
+        retry=True,
+    )

@@ -15,6 +15,14 @@ class Order(StrEnum):
     STOP = "stop"
 
 
+class Firmware(StrEnum):
+    """What a machine boots by; its image decides."""
+
+    BIOS = "bios"
+    UEFI = "uefi"
+    SECURE = "uefi-secure"  # Secure Boot on, with the keys that guests' vendors sign by
+
+
 # What should be -----------------------------------------------------------------------------------
 
 
@@ -61,6 +69,7 @@ class Seed:
     ssh_keys: tuple[str, ...]
     period: str
     vgpu: str
+    licence: int | None = None  # FeatureType of NVIDIA's guest driver (dossier 8); None: the image takes no licence
 
 
 @dataclass(frozen=True)
@@ -81,6 +90,8 @@ class DesiredMachine:
     image: str
     vgpus: tuple[WantedVGPU, ...]
     seed: Seed
+    firmware: Firmware = Firmware.BIOS
+    tpm: bool = False
 
     @property
     def name(self) -> str:

@@ -88,6 +88,23 @@ class Fields:
             Fields({str(number): item}, self.place(key)).line(str(number), longest) for number, item in enumerate(value)
         )
 
+    def texts(self, key: str, pattern: str, remedy: str) -> tuple[str, ...]:
+        """A list of texts that match `pattern`."""
+        value = self.take(key)
+        if not isinstance(value, list):
+            raise self.wrong(key, "Send a list of texts.")
+        return tuple(
+            Fields({str(number): item}, self.place(key)).text(str(number), pattern, remedy)
+            for number, item in enumerate(value)
+        )
+
+    def flag(self, key: str) -> bool:
+        """true or false."""
+        value = self.take(key)
+        if not isinstance(value, bool):
+            raise self.wrong(key, "Send true or false.")
+        return value
+
     def whole(self, key: str, least: int, most: int) -> int:
         """A whole number in a range; true and 1.0 are none."""
         value = self.take(key)

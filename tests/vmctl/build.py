@@ -29,8 +29,18 @@ def name_uuid(name: str) -> str:
 
 def vgpu(name: str, **other: Any) -> Json:
     """A wanted vGPU."""
-    usual = {"gpu": GPU_ADDRESS, "type": "T4-4Q", "regime": "equal", "cell": [0, 1], "handle": 0}
-    return {"uuid": name_uuid(f"vgpu {name}")} | usual | other
+    usual = {"type": "T4-4Q", "regime": "equal", "alternatives": []}
+    return {"uuid": name_uuid(f"vgpu {name}")} | place() | usual | other
+
+
+def place(**other: Any) -> Json:
+    """Where on which card."""
+    return {"gpu": GPU_ADDRESS, "cell": [0, 1], "handle": 0, "slot": [0, 1]} | other
+
+
+def settings(gpu: str = GPU_ADDRESS, **other: Any) -> Json:
+    """How a card should be set: in nothing, but for what is named."""
+    return {"gpu": gpu, "regime": None, "vfs": None, "scheduler": None, "ecc": None, "types": None} | other
 
 
 def machine(name: str = "a", *, now: datetime = NOW, minutes: float = 60, **other: Any) -> Json:
@@ -56,7 +66,10 @@ def machine(name: str = "a", *, now: datetime = NOW, minutes: float = 60, **othe
             "ssh_keys": [],
             "period": "2026-12-01 10:00-12:00 CET",
             "vgpu": "T4-4Q (simulated)",
+            "licence": None,
         },
+        "firmware": "bios",
+        "tpm": False,
     } | other
 
 
@@ -72,6 +85,7 @@ def document(*machines: Json, **other: Any) -> Json:
         "confirmed_stops": [],
         "purge": [],
         "machines": list(machines),
+        "cards": [],
     } | other
 
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.vmctl.build import Json, document, machine, vgpu
+from tests.vmctl.build import Json, document, machine, place, settings, vgpu
 from vmctl import desired
-from vmctl.card import Regime
+from vmctl.card import CardSettings, Policy, Regime, Scheduler
 from vmctl.errors import VmctlError
-from vmctl.model import Order
+from vmctl.model import Firmware, Order, Place
 
 
 def refusal(value: object) -> VmctlError:
@@ -40,6 +40,32 @@ def test_a_machine_that_only_stops_needs_no_other_form() -> None:
     assert desired.parse(json.dumps(document(machine(order="stop")))).machines[0].order is Order.STOP
 
 
+def test_where_a_share_may_be_made_comes_through() -> None:
+    other = place(gpu="0000:af:00.0", cell=[4, 8], handle=None, slot=[1, 2])
+    wanted = vgpu("a", regime="mig", cell=[0, 4], slot=[0, 2], alternatives=[other])
+    (found,) = desired.parse(json.dumps(document(machine(vgpus=[wanted])))).machines[0].vgpus
+    assert (found.cell, found.slot) == ((0, 4), (0, 2))
+    assert found.alternatives == (Place("0000:af:00.0", (4, 8), None, (1, 2)),)
+    assert [(each.gpu, each.slot) for each in found.places] == [("0000:3b:00.0", (0, 2)), ("0000:af:00.0", (1, 2))]
+
+
+def test_how_cards_should_be_set_comes_through() -> None:
+    scheduler = {"policy": "fixed_share", "time_slice_us": 3000}
+    set_so = settings(regime="mig", vfs=4, scheduler=scheduler, ecc=True, types=["T4-4Q"])
+    cards = desired.parse(json.dumps(document(cards=[set_so, settings("0000:af:00.0")]))).cards
+    assert cards == (
+        CardSettings("0000:3b:00.0", Regime.MIG, 4, Scheduler(Policy.FIXED_SHARE, 3000), True, ("T4-4Q",)),
+        CardSettings("0000:af:00.0"),
+    )
+
+
+def test_what_an_image_asks_for_comes_through() -> None:
+    asked = machine(firmware="uefi-secure", tpm=True)
+    asked["seed"]["licence"] = 2
+    found = desired.parse(json.dumps(document(asked))).machines[0]
+    assert (found.firmware, found.tpm, found.seed.licence) == (Firmware.SECURE, True, 2)
+
+
 WRONG = [
     ({"generation": -1}, "generation"),
     ({"generation": True}, "generation"),
@@ -53,6 +79,18 @@ WRONG = [
     ({"purge": None}, "purge"),
     ({"surprise": 1}, "surprise"),
     ({"stop_grace_seconds": 10**9}, "stop_grace_seconds"),
+    ({"cards": None}, "cards"),
+    ({"cards": [settings(gpu="3b:00.0")]}, "cards[0].gpu"),
+    ({"cards": [settings(regime="shared")]}, "cards[0].regime"),
+    ({"cards": [settings(vfs=-1)]}, "cards[0].vfs"),
+    ({"cards": [settings(ecc="on")]}, "cards[0].ecc"),
+    ({"cards": [settings(types="T4-4Q")]}, "cards[0].types"),
+    ({"cards": [settings(types=["T4-4Q", "../x"])]}, "cards[0].types.1"),
+    ({"cards": [settings(surprise=1)]}, "cards[0].surprise"),
+    ({"cards": [settings(scheduler={"policy": "fair", "time_slice_us": None})]}, "cards[0].scheduler.policy"),
+    ({"cards": [settings(scheduler={"policy": "fixed_share", "time_slice_us": 1})]}, "scheduler.time_slice_us"),
+    ({"cards": [settings(scheduler={"policy": "best_effort", "time_slice_us": 2000})]}, "scheduler.time_slice_us"),
+    ({"cards": [settings(scheduler={"policy": "best_effort"})]}, "cards[0].scheduler.time_slice_us is missing"),
 ]
 
 
@@ -74,6 +112,14 @@ WRONG_MACHINE = [
     ({"vgpus": [vgpu("a", cell=[2, 1])]}, "vgpus[0].cell"),
     ({"vgpus": [vgpu("a", cell=[0, True])]}, "vgpus[0].cell"),
     ({"vgpus": [vgpu("a", handle=-1)]}, "vgpus[0].handle"),
+    ({"vgpus": [vgpu("a", slot=None)]}, "vgpus[0].slot"),
+    ({"vgpus": [vgpu("a", cell=None)]}, "vgpus[0].cell"),
+    ({"vgpus": [vgpu("a", regime="whole")]}, "vgpus[0].cell"),
+    ({"vgpus": [vgpu("a", alternatives=[place(gpu="3b")])]}, "vgpus[0].alternatives[0].gpu"),
+    ({"vgpus": [vgpu("a", alternatives=[place(cell=None)])]}, "vgpus[0].alternatives[0].cell"),
+    ({"vgpus": [vgpu("a", alternatives=[place(type="T4-4Q")])]}, "vgpus[0].alternatives[0].type"),
+    ({"firmware": "coreboot"}, "firmware"),
+    ({"tpm": None}, "tpm"),
 ]
 
 
@@ -117,6 +163,9 @@ def test_a_name_that_is_no_host_name_is_refused(name: str) -> None:
         ("password_hash", "$6$a$b:x"),
         ("ssh_keys", ["ssh-ed25519 AAAA\nssh-rsa BBBB"]),
         ("ssh_keys", "ssh-ed25519 AAAA"),
+        ("licence", 3),
+        ("licence", True),
+        ("licence", "1"),
     ],
 )
 def test_a_seed_value_that_could_add_lines_is_refused(field: str, value: Any) -> None:
@@ -133,6 +182,7 @@ def test_a_missing_field_is_named() -> None:
 def test_a_machine_is_listed_once() -> None:
     assert "twice" in refusal(document(machine("a"), machine("a"))).what
     assert "twice" in refusal(document(machine("a", vgpus=[vgpu("x")]), machine("b", vgpus=[vgpu("x")]))).what
+    assert "twice" in refusal(document(cards=[settings(), settings()])).what
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "1", '{"schema": NaN}', "[" * 100_000])
@@ -149,8 +199,11 @@ ANY_JSON = st.recursive(
 
 @given(st.data())
 def test_any_value_in_any_field_is_taken_or_refused_and_never_a_crash(data: st.DataObject) -> None:
-    whole = document(machine("a", vgpus=[vgpu("a")]))
-    part = data.draw(st.sampled_from([whole, whole["machines"][0], whole["machines"][0]["seed"], vgpu("a")]))
+    whole = document(machine("a", vgpus=[vgpu("a", alternatives=[place()])]), cards=[settings()])
+    first = whole["machines"][0]
+    share = first["vgpus"][0]
+    parts = [whole, first, first["seed"], share, share["alternatives"][0], whole["cards"][0]]
+    part = data.draw(st.sampled_from(parts))
     part[data.draw(st.sampled_from(sorted(part)))] = data.draw(ANY_JSON)
     with suppress(VmctlError):
         desired.parse(json.dumps(whole))

@@ -21,7 +21,6 @@ from vmctl.state import locked
 class Tool:
     """A tool of the driver that remembers what it was asked and answers always the same."""
 
-    answer: Answer = Answer(0, "Enabled MIG Mode for GPU 00000000:3B:00.0\n", "")
     late: bool = False
     asked: list[list[str]] = field(default_factory=list)
 
@@ -29,7 +28,7 @@ class Tool:
         self.asked.append(list(command))
         if self.late:
             raise TooSlow(Code.FAILED, f"{command[0]} gave no answer in {limit:g} s.", "Wait.", retry=True)
-        return self.answer
+        return Answer(0, "Enabled MIG Mode for GPU 00000000:3B:00.0\n", "")
 
 
 def lines(state_dir: Path) -> list[dict[str, object]]:
@@ -114,9 +113,8 @@ def test_several_look_at_once_and_one_changes_alone(tmp_path: Path) -> None:
         with pytest.raises(VmctlError) as caught, locked(lock, 0.1):
             pass
         assert caught.value.code == Code.BUSY
-    with locked(lock, 0.1):
-        with pytest.raises(VmctlError), locked(lock, 0.1, shared=True):
-            pass
+    with locked(lock, 0.1), pytest.raises(VmctlError), locked(lock, 0.1, shared=True):
+        pass
     lock.chmod(0o444)
     with locked(lock, 0.1, shared=True):
         pass

@@ -21,7 +21,7 @@ from vmctl import expire as expiring
 from vmctl.errors import Exit, VmctlError, bad_input
 from vmctl.host import Host
 from vmctl.hypervisor import connect
-from vmctl.site import Site
+from vmctl.site import LICENCE_TOKEN, Site
 
 LARGEST_DOCUMENT = 32 * 2**20
 
@@ -50,6 +50,9 @@ def place(
     ),
     run_dir: Annotated[Path, _option("--run-dir", "VMCTL_RUN_DIR", "Sockets of the screens.")] = Path("/run/tessera"),
     network: Annotated[str, _option("--network", "VMCTL_NETWORK", "libvirt network of the machines.")] = "tessera",
+    licence_token: Annotated[
+        Path, _option("--licence-token", "VMCTL_LICENCE_TOKEN", "NVIDIA's licence token for guests, root's alone.")
+    ] = LICENCE_TOKEN,
     host: Annotated[str, _option("--host", "VMCTL_HOST", "This host's name at the portal.")] = "",
     root: Annotated[Path, _option("--root", "VMCTL_ROOT", "Where the file system begins.")] = Path("/"),
     layout: Annotated[str, _option("--simulate", "VMCTL_SIMULATE", "Simulate these GPUs below --root.")] = "",
@@ -66,6 +69,7 @@ def place(
         images=images_dir.absolute(),
         run_dir=run_dir.absolute(),
         network=network,
+        licence_token=licence_token.absolute(),
     )
 
 

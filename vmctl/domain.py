@@ -2,15 +2,19 @@
 
 import re
 import xml.etree.ElementTree as ET
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from vmctl import board
 from vmctl import mark as marks
+from vmctl.board import Pinning
 from vmctl.model import Attachment, DesiredMachine, MediatedDevice, PCIFunction, StandInVideo
-from vmctl.observation import Mark
+from vmctl.observation import Mark, Screen
 
 ALIAS = "ua-tessera-"
+UUID_LENGTH = 36
 FILTER = "tessera-guest"
 
 
@@ -28,7 +32,7 @@ class Wiring:
 
 @dataclass(frozen=True)
 class Blueprint:
-    """Everything a domain is made of."""
+    """Everything a domain is made of.  `shows`: the device whose picture the console shows; None: the boot console."""
 
     machine: DesiredMachine
     mark: Mark
@@ -40,6 +44,9 @@ class Blueprint:
     console: Path
     wiring: Wiring
     attachments: tuple[Attachment, ...]
+    nvram: Path = Path()  # UEFI's variables; without UEFI there are none
+    shows: Attachment | None = None
+    pinning: Pinning | None = None
 
 
 def render(plan: Blueprint) -> str:
@@ -49,14 +56,12 @@ def render(plan: Blueprint) -> str:
     _text(domain, "uuid", plan.machine.machine)
     ET.SubElement(domain, "metadata").append(marks.element_of(plan.mark))
     _text(domain, "memory", str(plan.machine.memory_mib), unit="MiB")
-    _text(domain, "vcpu", str(plan.machine.vcpus))
-    system = ET.SubElement(domain, "os")
-    _text(system, "type", "hvm", arch="x86_64", machine="q35")
-    ET.SubElement(system, "boot", dev="hd")
+    board.processors(domain, plan.machine.vcpus, plan.pinning)
+    domain.append(board.system(plan.machine.firmware, plan.nvram))
     features = ET.SubElement(domain, "features")
     ET.SubElement(features, "acpi")
     ET.SubElement(features, "apic")
-    domain.append(_cpu(plan.domain_type))
+    domain.append(board.cpu(plan.domain_type, plan.machine.firmware))
     ET.SubElement(domain, "clock", offset="utc")
     _text(domain, "on_poweroff", "destroy")
     _text(domain, "on_reboot", "restart")
@@ -69,15 +74,6 @@ def render(plan: Blueprint) -> str:
 
 def _text(parent: ET.Element, tag: str, text: str, **attributes: str) -> None:
     ET.SubElement(parent, tag, attributes).text = text
-
-
-def _cpu(domain_type: str) -> ET.Element:
-    """The host's own CPU under KVM; in emulation a model that every QEMU emulates whole."""
-    if domain_type == "kvm":
-        return ET.Element("cpu", mode="host-passthrough")
-    cpu = ET.Element("cpu", mode="custom", match="exact")
-    _text(cpu, "model", "qemu64", fallback="forbid")
-    return cpu
 
 
 def _no_sleep() -> ET.Element:
@@ -98,9 +94,10 @@ def _devices(plan: Blueprint) -> ET.Element:
     ET.SubElement(devices, "controller", type="usb", model="qemu-xhci")
     ET.SubElement(devices, "input", type="tablet", bus="usb")
     devices.append(_screen(plan.console))
-    video = ET.SubElement(devices, "video")
-    ET.SubElement(video, "model", type="vga", vram="16384", heads="1", primary="yes")
-    devices.extend(_attachment(attachment) for attachment in plan.attachments)
+    devices.append(_video(plan.shows))
+    devices.extend(_attachments(plan))
+    if plan.machine.tpm:
+        devices.append(board.tpm())
     entropy = ET.SubElement(devices, "rng", model="virtio")
     _text(entropy, "backend", "/dev/urandom", model="random")
     ET.SubElement(devices, "memballoon", model="none")  # a vGPU pins the memory: nothing to give back
@@ -174,21 +171,42 @@ def _screen(socket: Path) -> ET.Element:
     return graphics
 
 
-def _attachment(attachment: Attachment) -> ET.Element:
-    """The element a vGPU becomes.  Its alias names the vGPU, so that a claim can be read from any domain's XML."""
+def _video(shows: Attachment | None) -> ET.Element:
+    """The boot console's card; none where a vGPU shows the boot too, or a screen would have two pictures."""
+    video = ET.Element("video")
+    if shows is None:
+        ET.SubElement(video, "model", type="vga", vram="16384", heads="1", primary="yes")
+    else:
+        ET.SubElement(video, "model", type="none")
+    return video
+
+
+def _attachments(plan: Blueprint) -> Iterable[ET.Element]:
+    """The element each vGPU becomes.  Its alias names the vGPU, so that a claim can be read from any domain's XML.
+
+    An alias is there once: further functions of one share have theirs with a number.
+    """
+    seen: Counter[str] = Counter()
+    for attachment in plan.attachments:
+        element = _attachment(attachment, on="on" if attachment is plan.shows else "off")
+        number = seen[attachment.uuid]
+        ET.SubElement(element, "alias", name=f"{ALIAS}{attachment.uuid}" + (f"-{number}" if number else ""))
+        seen[attachment.uuid] += 1
+        yield element
+
+
+def _attachment(attachment: Attachment, on: str) -> ET.Element:
+    host, shown = {"mode": "subsystem", "managed": "no"}, {"display": on} | ({"ramfb": on} if on == "on" else {})
     match attachment:
         case MediatedDevice(uuid):
-            element = ET.Element(
-                "hostdev", mode="subsystem", type="mdev", managed="no", model="vfio-pci", display="off"
-            )
+            element = ET.Element("hostdev", host | {"type": "mdev", "model": "vfio-pci"} | shown)
             ET.SubElement(ET.SubElement(element, "source"), "address", uuid=uuid)
-        case PCIFunction(uuid, address, managed):
-            element = ET.Element("hostdev", mode="subsystem", type="pci", managed="yes" if managed else "no")
+        case PCIFunction(_, address):
+            element = ET.Element("hostdev", host | {"type": "pci"} | (shown if on == "on" else {}))
             ET.SubElement(ET.SubElement(element, "source"), "address", _pci_parts(address))
-        case StandInVideo(uuid):
+        case StandInVideo():
             element = ET.Element("video")
             ET.SubElement(element, "model", type="virtio", heads="1")
-    ET.SubElement(element, "alias", name=f"{ALIAS}{uuid}")
     return element
 
 
@@ -206,7 +224,7 @@ def read_claims(xml: str) -> frozenset[str]:
     domain = ET.fromstring(xml)
     found = {_address(address) for address in domain.iterfind("devices/hostdev/source/address")}
     found |= {_address(address) for address in domain.iterfind("devices/interface/source/address")}
-    found |= {alias[len(ALIAS) :] for alias in _aliases(domain) if alias.startswith(ALIAS)}
+    found |= {alias[len(ALIAS) :][:UUID_LENGTH] for alias in _aliases(domain) if alias.startswith(ALIAS)}
     return frozenset(claim for claim in found if claim)
 
 
@@ -231,3 +249,11 @@ def read_address(xml: str) -> str | None:
         if parameter.get("name") == "IP" and re.fullmatch(r"[0-9.]+", parameter.get("value", "")):
             return parameter.get("value")
     return None
+
+
+def read_screen(xml: str) -> Screen:
+    """What a machine's console goes on showing once its vGPU has taken over."""
+    devices = ET.fromstring(xml).findall("devices/hostdev")
+    vgpus = [device for device in devices if device.get("type") in ("mdev", "pci")]
+    shown = any(device.get("display") == "on" for device in vgpus)
+    return Screen.BOOT if vgpus and not shown else Screen.VGPU

@@ -132,11 +132,10 @@ class MediatedDevice:
 
 @dataclass(frozen=True)
 class PCIFunction:
-    """A vGPU or GPU that libvirt takes by PCI address.  `managed`: libvirt may rebind it (whole functions only)."""
+    """A vGPU, or a function of a whole card, that libvirt takes by PCI address as it is: vmctl binds and unbinds it."""
 
     uuid: str
     address: str
-    managed: bool = False
     label: ClassVar[str] = ""
 
     @property

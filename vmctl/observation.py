@@ -19,6 +19,13 @@ class MachineState(StrEnum):
     UNKNOWN = "unknown"
 
 
+class Screen(StrEnum):
+    """What a machine's console shows: all of it, or only the boot, until the driver of its vGPU takes over."""
+
+    VGPU = "vgpu"
+    BOOT = "boot"
+
+
 @dataclass(frozen=True)
 class MarkedVGPU:
     """A vGPU as the mark remembers it."""
@@ -54,6 +61,7 @@ class ObservedMachine:
     console: bool = False
     claims: frozenset[str] = frozenset()
     trouble: str | None = None  # why its state could not be told
+    screen: Screen = Screen.VGPU
 
 
 @dataclass(frozen=True)

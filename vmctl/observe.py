@@ -106,4 +106,5 @@ def _machine(found: Domain, mark: Mark, claims: frozenset[str], sockets: frozens
         console=found.uuid in sockets,
         claims=claims,
         trouble=found.trouble,
+        screen=domain.read_screen(found.xml),
     )

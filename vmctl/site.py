@@ -6,6 +6,8 @@ from pathlib import Path
 from vmctl.errors import bad_input
 from vmctl.host import Host
 
+LICENCE_TOKEN = Path("/etc/tessera/client_configuration_token.tok")
+"""Where the token of the site's licence server lies on a host, for root only (dossier 8)."""
 LONGEST_SOCKET = 100
 """Bytes of a unix socket's path that every kernel and program takes (sun_path holds 108 with its end)."""
 
@@ -20,6 +22,7 @@ class Site:
     images: Path
     run_dir: Path
     network: str
+    licence_token: Path = LICENCE_TOKEN
 
     @property
     def lock(self) -> Path:

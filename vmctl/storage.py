@@ -1,7 +1,7 @@
 """A machine's folder: its disk, which is kept, and what lies there only while it runs.
 
-Layout: `<storage>/<machine uuid>/{disk.qcow2, seed.iso, serial.log}`.  The folder is ours and passable for QEMU's user;
-no folder above it is touched.
+Layout: `<storage>/<machine uuid>/{disk.qcow2, nvram-*.fd, seed.iso, serial.log}`.  The folder is ours and passable for
+QEMU's user; no folder above it is touched.  A TPM's state is the one thing of a machine that libvirt keeps elsewhere.
 """
 
 import json
@@ -12,13 +12,17 @@ from pathlib import Path
 
 from vmctl.errors import Code, VmctlError
 from vmctl.host import Host
-from vmctl.model import DesiredMachine
+from vmctl.model import DesiredMachine, Firmware
 from vmctl.observation import Disk
 
 DISK = "disk.qcow2"
 SEED = "seed.iso"
 SERIAL = "serial.log"
-KEPT = (DISK,)
+NVRAM = {firmware: f"nvram-{firmware}.fd" for firmware in Firmware if firmware is not Firmware.BIOS}
+"""UEFI's variables, a file for each kind: one that was made without Secure Boot's keys has none."""
+KEPT = (DISK, *NVRAM.values())
+TPM_STATES = Path("/var/lib/libvirt/swtpm")
+"""Where libvirt keeps the state of emulated TPMs, a folder per machine; before 10.10 it takes no other place."""
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 LIMIT = 20.0
 MIB = 2**20
@@ -165,7 +169,8 @@ def clear(storage: Path, machine: str) -> None:
 
 
 def purge(storage: Path, machine: str) -> None:
-    """Remove a machine's folder with everything in it.  May be repeated (field log C11)."""
+    """Remove a machine's folder with everything in it, its TPM's state first.  May be repeated (field log C11)."""
+    _remove(TPM_STATES / machine)
     path = folder(storage, machine)
     for name in _names(path):
         _remove(path / name)

@@ -14,15 +14,17 @@ from hypothesis import strategies as st
 
 from tests.vmctl.build import NOW, machine, marked, name_uuid, running, state, vgpu
 from vmctl import domain, mark, reconcile
-from vmctl.model import Attachment, MediatedDevice, PCIFunction, StandInVideo
-from vmctl.observation import Mark
+from vmctl.board import Pinning
+from vmctl.model import Attachment, Firmware, MediatedDevice, PCIFunction, StandInVideo
+from vmctl.observation import Mark, Screen
 
 WIRING = domain.Wiring("tessera", "52:54:00:01:02:03", "10.0.0.7", "10.0.0.1", "10.0.0.0", "255.255.255.0")
 ATTACHMENTS: dict[str, tuple[Attachment, ...]] = {
     "simulated": (StandInVideo(name_uuid("vgpu a"), "simulated vGPU"),),
     "mediated": (MediatedDevice(name_uuid("vgpu a")),),
-    "function": (PCIFunction(name_uuid("vgpu a"), "10001:41:00.4"),),
-    "whole": (PCIFunction(name_uuid("vgpu a"), "0000:41:00.0", managed=True),),
+    "function": (PCIFunction(name_uuid("vgpu a"), "0001:41:00.4"),),
+    "whole": tuple(PCIFunction(name_uuid("vgpu a"), f"0000:41:00.{function}") for function in range(4)),
+    "two": (MediatedDevice(name_uuid("vgpu a")), MediatedDevice(name_uuid("vgpu b"))),
     "plain": (),
 }
 
@@ -41,12 +43,42 @@ def blueprint(attachments: tuple[Attachment, ...] = (), domain_type: str = "qemu
         console=Path("/run/console/a.sock"),
         wiring=WIRING,
         attachments=attachments,
+        nvram=folder / "nvram-uefi.fd",
     )
 
 
 @pytest.mark.parametrize("kind", ATTACHMENTS)
 def test_each_way_of_attaching(kind: str, golden: Callable[[str, str], None]) -> None:
     golden(domain.render(blueprint(ATTACHMENTS[kind])), f"domain/{kind}.xml")
+
+
+@pytest.mark.parametrize("kind", ["mediated", "function", "two"])
+def test_one_vgpu_shows_its_picture_and_the_boot_consoles_card_is_gone(
+    kind: str, golden: Callable[[str, str], None]
+) -> None:
+    plan = blueprint(ATTACHMENTS[kind])
+    shown = domain.render(replace(plan, shows=plan.attachments[0]))
+    golden(shown, f"domain/{kind}-shown.xml")
+    assert domain.read_screen(shown) is Screen.VGPU
+    assert len(ET.fromstring(shown).findall("devices/hostdev[@display='on']")) == 1
+
+
+@pytest.mark.parametrize(("kind", "screen"), [("mediated", "boot"), ("whole", "boot"), ("simulated", "vgpu")])
+def test_where_no_vgpu_shows_its_picture_the_console_is_that_of_the_boot(kind: str, screen: str) -> None:
+    assert domain.read_screen(domain.render(blueprint(ATTACHMENTS[kind]))) == screen
+
+
+@pytest.mark.parametrize(("firmware", "tpm"), [("uefi", False), ("uefi-secure", True)])
+@pytest.mark.parametrize("kind", ["qemu", "kvm"])
+def test_each_firmware(kind: str, firmware: str, tpm: bool, golden: Callable[[str, str], None]) -> None:
+    plan = blueprint(domain_type=kind)
+    board = replace(plan.machine, firmware=Firmware(firmware), tpm=tpm)
+    golden(domain.render(replace(plan, machine=board)), f"domain/{firmware}-{kind}.xml")
+
+
+def test_on_a_node_processors_and_memory_are_the_nodes(golden: Callable[[str, str], None]) -> None:
+    plan = blueprint(ATTACHMENTS["mediated"])
+    golden(domain.render(replace(plan, pinning=Pinning(1, "8-15,24-31"))), "domain/node.xml")
 
 
 def test_on_kvm_the_type_is_said_and_the_cpu_is_the_hosts(golden: Callable[[str, str], None]) -> None:
@@ -56,10 +88,17 @@ def test_on_kvm_the_type_is_said_and_the_cpu_is_the_hosts(golden: Callable[[str,
 @pytest.mark.parametrize("kind", ATTACHMENTS)
 def test_a_claim_can_be_read_back(kind: str) -> None:
     claims = domain.read_claims(domain.render(blueprint(ATTACHMENTS[kind])))
-    expected = {name_uuid("vgpu a")} if ATTACHMENTS[kind] else set()
-    if isinstance(ATTACHMENTS[kind], tuple) and kind in ("function", "whole"):
-        expected.add("10001:41:00.4" if kind == "function" else "0000:41:00.0")
-    assert claims == expected
+    devices = [each for each in ATTACHMENTS[kind] if not isinstance(each, StandInVideo)]
+    expected = {each.uuid for each in ATTACHMENTS[kind]}
+    assert claims == expected.union(*(device.claims for device in devices))
+
+
+@pytest.mark.field("B05")
+def test_a_function_in_another_pci_domain_keeps_it() -> None:
+    (address,) = ET.fromstring(domain.render(blueprint(ATTACHMENTS["function"]))).findall(
+        "devices/hostdev/source/address"
+    )
+    assert address.attrib == {"domain": "0x0001", "bus": "0x41", "slot": "0x00", "function": "0x4"}
 
 
 def test_claims_of_domains_that_others_made() -> None:

@@ -110,6 +110,24 @@ def test_clearing_leaves_the_disk_alone_and_purging_leaves_nothing(tmp_path: Pat
     assert not disk.parent.exists()
 
 
+def test_uefis_variables_stay_with_the_disk_and_the_tpms_state_goes_with_it(
+    tmp_path: Path, images: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage, "TPM_STATES", tmp_path / "swtpm")
+    folder = make(tmp_path, images).parent
+    for kept in ("nvram-uefi.fd", "nvram-uefi-secure.fd"):
+        (folder / kept).write_text("x")
+    for machine in (MACHINE, name_uuid("machine b")):
+        (tmp_path / "swtpm" / machine / "tpm2").mkdir(parents=True)
+    storage.clear(tmp_path / "machines", MACHINE)
+    assert sorted(path.name for path in folder.iterdir()) == ["disk.qcow2", "nvram-uefi-secure.fd", "nvram-uefi.fd"]
+    assert storage.disks(tmp_path / "machines")[0].leftovers == ()
+    for _ in range(2):
+        storage.purge(tmp_path / "machines", MACHINE)
+    assert not folder.exists()
+    assert [path.name for path in (tmp_path / "swtpm").iterdir()] == [name_uuid("machine b")]
+
+
 @pytest.mark.field("C11")
 def test_purging_may_be_repeated_and_works_when_the_disk_was_removed_by_hand(tmp_path: Path, images: Path) -> None:
     disk = make(tmp_path, images)

@@ -126,6 +126,7 @@ class Worker:
                 self._clear(machine)
                 storage.purge(self.site.storage, machine)
             case Provide(wish, vgpu):
+                launch.refuse_unfit(self.site, self.hypervisor, wish, self.observed.gpus)
                 self.provided[wish.machine].append(gpus.provide(self.site.host, vgpu, wish.machine))
             case MakeDisk(wish):
                 storage.make_disk(self.site.host, self.site.storage, self.site.images, wish)

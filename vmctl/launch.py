@@ -2,19 +2,49 @@
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from vmctl import domain, gpus, network, reconcile, seed, state, storage
-from vmctl.card import ProvidedVGPU
+from vmctl import domain, gpus, licence, network, picture, reconcile, seed, state, storage
+from vmctl.board import Pinning
+from vmctl.card import GPU, Framework, ProvidedVGPU
 from vmctl.errors import Code, VmctlError
 from vmctl.host import Host
 from vmctl.hypervisor import Domain, Hypervisor
-from vmctl.model import Attachment, DesiredMachine, DesiredState, Device
+from vmctl.model import Attachment, DesiredMachine, DesiredState, Device, PCIFunction
 from vmctl.site import Site
 
 ADDRESS_SECONDS = 60.0
 """How long to wait while another host on this libvirt starts a machine: both choose addresses from one network."""
+
+VENDOR_VFIO_SINCE = (9, 7, 0)
+"""The first libvirt that takes a function which its vendor's driver, not vfio-pci, serves to VFIO (dossier 6.1)."""
+
+
+def refuse_unfit(site: Site, hypervisor: Hypervisor, wish: DesiredMachine, cards: Iterable[GPU]) -> None:
+    """Raise where a machine could not start on this host whatever is made for it: asked before anything is."""
+    if wish.seed.licence is not None:
+        licence.token(site.licence_token)
+    wanted = {place.gpu for vgpu in wish.vgpus for place in vgpu.places}
+    if any(gpu.address in wanted and gpu.framework is Framework.VENDOR_VFIO for gpu in cards):
+        refuse_old_libvirt(site.host, hypervisor)
+
+
+def refuse_old_libvirt(host: Host, hypervisor: Hypervisor) -> None:
+    """Raise where libvirt would not take a function that its vendor's own driver serves to VFIO."""
+    taken = isinstance(host.attachment(PCIFunction("", "")), PCIFunction)
+    version = hypervisor.version() if taken else VENDOR_VFIO_SINCE
+    if version < VENDOR_VFIO_SINCE:
+        raise VmctlError(
+            Code.FAILED,
+            f"This vGPU lies on a virtual function of NVIDIA's own driver: libvirt {_said(VENDOR_VFIO_SINCE)} takes "
+            f"it, {_said(version)} of this host does not.",
+            "Update libvirt on the host, or book another GPU.",
+        )
+
+
+def _said(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
 
 
 def start(
@@ -22,13 +52,14 @@ def start(
     hypervisor: Hypervisor,
     desired: DesiredState,
     wish: DesiredMachine,
-    provided: Iterable[ProvidedVGPU],
+    provided: Sequence[ProvidedVGPU],
     domain_type: str,
 ) -> None:
     """Start a machine with the vGPUs that were made for it. Raises VmctlError; then there is no domain."""
-    devices = [gpus.device(vgpu) for vgpu in provided]
-    if len(devices) != len(wish.vgpus):
+    if len(provided) != len(wish.vgpus):
         raise VmctlError(Code.FAILED, f"{wish.name} has not all its vGPUs.", "Wait for the next apply.", retry=True)
+    token = None if wish.seed.licence is None else licence.token(site.licence_token)
+    devices = [gpus.device(vgpu) for vgpu in provided]
     bring_up_filter(site.host, hypervisor)
     make_console_folder(site, hypervisor)
     folder = storage.folder(site.storage, wish.machine)
@@ -38,7 +69,7 @@ def start(
         wiring = _wire(site, hypervisor, wish, neighbours)
         attachments = tuple(site.host.attachment(device) for device in devices)
         (folder / storage.SERIAL).unlink(missing_ok=True)
-        seed.write(site.host, folder / storage.SEED, _told(wish, attachments), wiring)
+        seed.write(site.host, folder / storage.SEED, _told(wish, attachments), wiring, token)
         blueprint = domain.Blueprint(
             machine=wish,
             mark=reconcile.mark(desired, wish),
@@ -50,8 +81,31 @@ def start(
             console=site.console(wish.machine),
             wiring=wiring,
             attachments=attachments,
+            nvram=folder / storage.nvram(wish.firmware),
+            shows=picture.shown(provided, attachments, hypervisor.version()),
+            pinning=pinning(site.host, wish, provided),
         )
-        hypervisor.start(domain.render(blueprint))
+        boot(site.host, hypervisor, blueprint)
+
+
+def boot(host: Host, hypervisor: Hypervisor, plan: domain.Blueprint) -> None:
+    """Start it, with the boot console where its vGPU turns out to have no picture; told why where it fails."""
+    try:
+        hypervisor.start(domain.render(plan))
+    except VmctlError as error:
+        if plan.shows is None or not picture.is_refused(error):
+            raise
+        boot(host, hypervisor, replace(plan, shows=None))
+
+
+def pinning(host: Host, wish: DesiredMachine, provided: Iterable[ProvidedVGPU]) -> Pinning | None:
+    """The NUMA node of the machine's GPUs; None where they are on several, the host has none, or it is too small."""
+    nodes = {host.read_or_none(host.pci(vgpu.gpu) / "numa_node") for vgpu in provided}
+    number = nodes.pop() if len(nodes) == 1 else None
+    node = host.numa(int(number)) if number is not None and number.isdigit() else None  # -1: the firmware does not tell
+    if node is None or node.vcpus < wish.vcpus or node.memory_mib < wish.memory_mib:
+        return None
+    return Pinning(node.node, node.cpus)
 
 
 def _told(wish: DesiredMachine, attachments: Iterable[Attachment]) -> DesiredMachine:

@@ -18,11 +18,16 @@ from vmctl.observation import Disk
 DISK = "disk.qcow2"
 SEED = "seed.iso"
 SERIAL = "serial.log"
-NVRAM = {firmware: f"nvram-{firmware}.fd" for firmware in Firmware if firmware is not Firmware.BIOS}
-"""UEFI's variables, a file for each kind: one that was made without Secure Boot's keys has none."""
-KEPT = (DISK, *NVRAM.values())
 TPM_STATES = Path("/var/lib/libvirt/swtpm")
 """Where libvirt keeps the state of emulated TPMs, a folder per machine; before 10.10 it takes no other place."""
+
+
+def nvram(firmware: Firmware) -> str:
+    """The file of UEFI's variables; one for each kind, since one that was made without Secure Boot's keys has none."""
+    return f"nvram-{firmware}.fd"
+
+
+KEPT = (DISK, nvram(Firmware.UEFI), nvram(Firmware.SECURE))
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 LIMIT = 20.0
 MIB = 2**20

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import os
 import subprocess
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,10 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.vmctl.build import machine, wish
-from vmctl import seed
+from vmctl import licence, seed
 from vmctl.domain import Wiring
 from vmctl.errors import VmctlError
-from vmctl.host import Host
+from vmctl.host import Answer, Host
+from vmctl.model import DesiredMachine
 
 WIRING = Wiring("tessera", "52:54:00:01:02:03", "10.0.0.7", "10.0.0.1", "10.0.0.0", "255.255.255.0")
 
@@ -78,4 +82,79 @@ def test_the_image_holds_the_three_files(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_there_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises((VmctlError, OSError)):
         seed.write(Host("here", state_dir=tmp_path), tmp_path / "gone" / "seed.iso", wish("a"), WIRING)
+    assert list(tmp_path.iterdir()) == []
+
+
+# The licence token ---------------------------------------------------------------------------------
+
+TOKEN = b"eyJhbGciOi.a-secret-of-the-site.~"
+
+
+def licensed(kind: int = 1) -> DesiredMachine:
+    return wish("a", seed=machine()["seed"] | {"licence": kind})
+
+
+@pytest.mark.parametrize("kind", [0, 1, 2, 4])
+def test_the_token_and_one_feature_type_are_written_and_the_service_is_told(kind: int) -> None:
+    found = user_data(seed.documents(licensed(kind), WIRING, TOKEN)["user-data"])
+    assert found["runcmd"] == [["systemctl", "restart", "nvidia-gridd"]]
+    files = found["write_files"]
+    assert isinstance(files, list)
+    assert [(file["path"], file["permissions"], base64.b64decode(file["content"])) for file in files] == [
+        ("/etc/nvidia/ClientConfigToken/client_configuration_token.tok", "0744", TOKEN),
+        ("/etc/nvidia/gridd.conf", "0644", f"FeatureType={kind}\n".encode()),
+    ]
+
+
+def test_an_image_that_asks_for_no_licence_gets_none() -> None:
+    assert not {"write_files", "runcmd"} & user_data(seed.documents(wish("a"), WIRING)["user-data"]).keys()
+
+
+def secret(path: Path, content: bytes = TOKEN, mode: int = 0o600) -> Path:
+    path.write_bytes(content)
+    path.chmod(mode)
+    return path
+
+
+def test_the_token_is_read_from_a_file_of_roots_alone(tmp_path: Path) -> None:
+    assert licence.token(secret(tmp_path / "token")) == TOKEN
+
+
+@pytest.mark.parametrize(
+    ("make", "word"),
+    [
+        (lambda path: None, "No such file"),
+        (lambda path: secret(path, mode=0o640), "can be read by others"),
+        (lambda path: secret(path, mode=0o604), "can be read by others"),
+        (lambda path: secret(path, b" \n"), "empty"),
+        (lambda path: secret(path, b"x" * (licence.LARGEST + 1)), "too large"),
+        (lambda path: path.mkdir(), "is no file"),
+        (lambda path: os.mkfifo(path, 0o600), "is no file"),
+    ],
+)
+def test_what_is_no_secret_or_no_token_is_refused_in_words(
+    make: Callable[[Path], object], word: str, tmp_path: Path
+) -> None:
+    make(tmp_path / "token")
+    with pytest.raises(VmctlError, match=word) as caught:
+        licence.token(tmp_path / "token")
+    assert (caught.value.retry, str(tmp_path / "token") in caught.value.what) == (True, True)
+    assert TOKEN.decode() not in str(caught.value)
+
+
+def test_a_token_of_somebody_elses_file_is_refused(tmp_path: Path) -> None:
+    os.chown(secret(tmp_path / "token"), 65534, 65534)
+    with pytest.raises(VmctlError, match="others than root"):
+        licence.token(tmp_path / "token")
+
+
+def test_a_seed_that_fails_tells_nothing_of_the_token(tmp_path: Path) -> None:
+    def full(command: Sequence[str], *, limit: float, given: str = "") -> Answer:
+        return Answer(1, "", f"xorriso : FAILURE : disk full while writing {command[-1]}")
+
+    with pytest.raises(VmctlError) as caught:
+        seed.write(Host("here", state_dir=tmp_path, commands=full), tmp_path / "seed.iso", licensed(), WIRING, TOKEN)
+    told = str(caught.value)
+    assert TOKEN.decode() not in told
+    assert base64.b64encode(TOKEN).decode() not in told
     assert list(tmp_path.iterdir()) == []

@@ -15,7 +15,7 @@ import typer
 import typer.exceptions
 
 from vmctl import apply as applying
-from vmctl import checks, desired, gpus, observe, report, simulate, state, tables
+from vmctl import cards_report, checks, desired, observe, report, simulate, state, tables
 from vmctl import console as screens
 from vmctl import expire as expiring
 from vmctl.errors import Exit, VmctlError, bad_input
@@ -121,9 +121,10 @@ def expire_command(context: typer.Context, as_json: AsJson = False) -> int:
 
 @app.command("gpus")
 def gpus_command(context: typer.Context, as_json: AsJson = False) -> int:
-    """The GPUs of this host and what they can be cut into."""
-    host = context.obj.host
-    document = report.gpus_json(host.name, host.now(), host.simulated, gpus.inventory(host))
+    """The GPUs of this host, what they can be cut into, and who has what of them."""
+    site: Site = context.obj
+    cards, whose, unknown = observe.cards_and_claims(site)
+    document = cards_report.gpus_json(site.host.name, site.host.now(), site.host.simulated, cards, whose, unknown)
     _print(document, as_json, tables.show_gpus)
     return Exit.DONE
 

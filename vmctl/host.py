@@ -20,7 +20,7 @@ from pathlib import Path
 from vmctl import journal
 from vmctl.commands import WRITER, Answer, Commands, TooSlow, run_command
 from vmctl.errors import Code, VmctlError
-from vmctl.model import Attachment, MediatedDevice, PCIFunction
+from vmctl.model import Attachment, MediatedDevice, NumaNode, PCIFunction
 
 __all__ = ["TIME_ERROR", "Answer", "Commands", "Host", "NumaNode", "TooSlow", "kernel_clock", "run_command", "utc_now"]
 
@@ -43,20 +43,6 @@ def kernel_clock() -> int | None:
     timex = ctypes.create_string_buffer(512)  # modes, the first field, 0: only read
     state = ctypes.CDLL(None, use_errno=True).adjtimex(timex)
     return int(state) if state >= 0 else None
-
-
-@dataclass(frozen=True)
-class NumaNode:
-    """A NUMA node: its processors as the kernel lists them ("0-7,16-23"), and its memory."""
-
-    node: int
-    cpus: str
-    memory_mib: int
-
-    @property
-    def vcpus(self) -> int:
-        """How many processors those are."""
-        return sum(int(last or first) - int(first) + 1 for first, last in re.findall(r"(\d+)(?:-(\d+))?", self.cpus))
 
 
 @dataclass(frozen=True)

@@ -160,6 +160,21 @@ Attachment = Device | StandInVideo
 
 
 @dataclass(frozen=True)
+class NumaNode:
+    """A NUMA node: its processors as the kernel lists them ("0-7,16-23"), and its memory."""
+
+    node: int
+    cpus: str
+    memory_mib: int
+
+    @property
+    def vcpus(self) -> int:
+        """How many processors those are."""
+        ranges = (part.partition("-") for part in self.cpus.split(",") if part)
+        return sum(int(last or first) - int(first) + 1 for first, _, last in ranges)
+
+
+@dataclass(frozen=True)
 class Accelerator:
     """Whether KVM works on this host (not: whether /dev/kvm is there), and the domain type that follows."""
 

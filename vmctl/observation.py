@@ -1,11 +1,12 @@
 """A host as it is at one moment: machines, foreign domains, GPUs, disks. Pure values; observe.py looks."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
 from vmctl.card import GPU, ProvidedVGPU, Unknown
-from vmctl.model import Accelerator
+from vmctl.model import Accelerator, NumaNode
 
 
 class MachineState(StrEnum):
@@ -93,6 +94,35 @@ class Capacity:
     vcpus: int
     memory_mib: int
     disk_free_mib: int
+    nodes: tuple[NumaNode, ...] = ()
+
+
+@dataclass(frozen=True)
+class Claimant:
+    """A domain that names devices in its XML, running or not."""
+
+    uuid: str
+    name: str
+    state: MachineState
+    ours: bool
+    claims: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Whose:
+    """Who has the shares of a host: the domains that name devices, and the shares that vmctl made."""
+
+    domains: Mapping[str, Claimant]  # by uuid
+    made: frozenset[str]
+
+    def claimant(self, vgpu: ProvidedVGPU) -> Claimant | None:
+        """The domain that names a share."""
+        return self.domains.get(vgpu.holder) if vgpu.holder is not None else None
+
+    def ours(self, vgpu: ProvidedVGPU) -> bool:
+        """Whether vmctl made a share, by its notes or by the mark of the machine that has it."""
+        claimant = self.claimant(vgpu)
+        return vgpu.uuid in self.made or (claimant is not None and claimant.ours)
 
 
 @dataclass(frozen=True)
@@ -116,3 +146,17 @@ class Observation:
     def vgpus(self) -> tuple[ProvidedVGPU, ...]:
         """Every share on every GPU."""
         return tuple(vgpu for gpu in self.gpus for vgpu in gpu.holders)
+
+    @property
+    def whose(self) -> Whose:
+        """Who has them."""
+        return Whose({domain.uuid: domain for domain in claimants(self.machines, self.foreign)}, self.ours)
+
+
+def claimants(machines: Iterable[ObservedMachine], foreign: Iterable[ForeignDomain]) -> tuple[Claimant, ...]:
+    """Every domain with what it claims; those that run come last, and so prevail where two name one device."""
+    found = (
+        *(Claimant(each.machine, each.name, each.state, True, each.claims) for each in machines),
+        *(Claimant(each.uuid, each.name, each.state, False, each.claims) for each in foreign),
+    )
+    return tuple(sorted(found, key=lambda each: each.state is not MachineState.OFF))

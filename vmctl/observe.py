@@ -1,18 +1,29 @@
 """Looks at a host: domains, GPUs, disks. Changes nothing; what cannot be told is said, never left out."""
 
 import re
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from xml.etree.ElementTree import ParseError
 
 from vmctl import domain, gpus, kvm, storage
 from vmctl import mark as marks
-from vmctl.card import GPU, ProvidedVGPU, Unknown
+from vmctl.card import GPU, Unknown
+from vmctl.errors import VmctlError
+from vmctl.holding import held
 from vmctl.host import Host
-from vmctl.hypervisor import Domain, Hypervisor
+from vmctl.hypervisor import Domain, Hypervisor, Node, connect
 from vmctl.ledger import Ledger
-from vmctl.observation import Capacity, ForeignDomain, MachineState, Mark, Observation, ObservedMachine
+from vmctl.observation import (
+    Capacity,
+    Claimant,
+    ForeignDomain,
+    MachineState,
+    Mark,
+    Observation,
+    ObservedMachine,
+    Whose,
+    claimants,
+)
 from vmctl.site import Site
 
 
@@ -27,9 +38,6 @@ def observe(site: Site, hypervisor: Hypervisor, portal: str | None, now: datetim
     listed = hypervisor.domains()
     machines, foreign, unknown = _sorted(listed, site, portal, sockets)
     cards = gpus.inventory(site.host)
-    hidden = {gap for card in cards for gap in card.unknown if gap.what == gpus.HOLDERS}
-    claimed = {claim: machine.machine for machine in machines for claim in machine.claims}
-    claimed |= {claim: other.uuid for other in foreign for claim in other.claims}
     made = {item.uuid for item in Ledger(site.host.state_dir)}
     marked = {vgpu.uuid for machine in machines for vgpu in machine.mark.vgpus}
     return Observation(
@@ -37,33 +45,56 @@ def observe(site: Site, hypervisor: Hypervisor, portal: str | None, now: datetim
         observed_at=now,
         simulated=site.host.simulated,
         accelerator=kvm.accelerator(site.host),
-        capacity=Capacity(node.vcpus, _memory_mib(site.host) or node.memory_mib, storage.free_mib(site.storage)),
+        capacity=_capacity(site, node),
         machines=tuple(machines),
         foreign=tuple(foreign),
-        gpus=tuple(held(cards, claimed)),
+        gpus=held(site.host, cards, claimants(machines, foreign)),
         disks=disks,
         sockets=sockets,
         ours=frozenset(made | marked),
-        unknown=(*unknown, *hidden),
+        unknown=(*unknown, *_hidden(cards)),
     )
+
+
+def _hidden(cards: Iterable[GPU]) -> Iterator[Unknown]:
+    """The cards on which shares may be that no list shows."""
+    for card in cards:
+        reasons = [gap.reason for gap in card.unknown if gap.what == gpus.HOLDERS]
+        if reasons:
+            yield Unknown(f"{gpus.HOLDERS} of {card.address}", " ".join(reasons))
+
+
+def cards_and_claims(site: Site) -> tuple[tuple[GPU, ...], Whose, tuple[Unknown, ...]]:
+    """The GPUs, who has their shares, and what of that could not be told. Works without libvirt, and says so then."""
+    cards = gpus.inventory(site.host)
+    domains, unknown = _claimants(site)
+    try:
+        made = frozenset(item.uuid for item in Ledger(site.host.state_dir))
+    except VmctlError as error:
+        made, unknown = frozenset(), [*unknown, Unknown("ours", error.what)]
+    whose = Whose({domain.uuid: domain for domain in domains}, made)
+    return held(site.host, cards, domains), whose, tuple(unknown)
+
+
+def _claimants(site: Site) -> tuple[tuple[Claimant, ...], list[Unknown]]:
+    """What domains claim, by libvirt; none where it does not answer."""
+    try:
+        with connect(site.libvirt_uri) as hypervisor:
+            machines, foreign, unknown = _sorted(hypervisor.domains(), site, None, frozenset())
+    except VmctlError as error:
+        return (), [Unknown("claims", error.what)]
+    return claimants(machines, foreign), unknown
+
+
+def _capacity(site: Site, node: Node) -> Capacity:
+    memory = _memory_mib(site.host) or node.memory_mib
+    return Capacity(node.vcpus, memory, storage.free_mib(site.storage), site.host.numa_nodes())
 
 
 def _memory_mib(host: Host) -> int | None:
     """The host's memory by the kernel's word; libvirt's sum of NUMA nodes can be wrong in a virtual machine."""
     found = re.search(r"^MemTotal:\s*(\d+) kB$", host.read_or_none(host.path("/proc/meminfo")) or "", re.MULTILINE)
     return int(found[1]) // 1024 if found else None
-
-
-def held(cards: Iterable[GPU], claimed: dict[str, str]) -> Iterable[GPU]:
-    """The GPUs with the holder of each share: the domain whose XML names it, by uuid or by the function it lies on."""
-    for card in cards:
-        holders = (replace(vgpu, holder=_holder(vgpu, claimed)) for vgpu in card.holders)
-        yield replace(card, holders=tuple(holders))
-
-
-def _holder(vgpu: ProvidedVGPU, claimed: dict[str, str]) -> str | None:
-    names = [vgpu.device, vgpu.uuid, vgpu.parent if vgpu.handle is not None else None]
-    return next((claimed[name] for name in names if name in claimed), None)
 
 
 def _sorted(

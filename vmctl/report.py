@@ -2,17 +2,14 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
 
 from vmctl import __version__
-from vmctl.card import GPU, ProvidedVGPU, Unknown, VGPUType
+from vmctl.cards_report import Json, gaps_json, gpu_json, holder_json
 from vmctl.documents import SCHEMA
 from vmctl.errors import VmctlError
 from vmctl.observation import Observation, ObservedMachine
 from vmctl.state import Memory
 from vmctl.steps import Refuse, Step
-
-Json = dict[str, object]
 
 
 @dataclass(frozen=True)
@@ -50,7 +47,7 @@ def report_json(
     needs_confirmation: Iterable[str] = (),
 ) -> Json:
     """The report of observe, plan and apply."""
-    accelerator, capacity = observed.accelerator, observed.capacity
+    accelerator, capacity, whose = observed.accelerator, observed.capacity, observed.whose
     return {
         "schema": SCHEMA,
         "vmctl": __version__,
@@ -68,6 +65,9 @@ def report_json(
             "vcpus": capacity.vcpus,
             "memory_mib": capacity.memory_mib,
             "disk_free_mib": capacity.disk_free_mib,
+            "nodes": [
+                {"node": node.node, "vcpus": node.vcpus, "memory_mib": node.memory_mib} for node in capacity.nodes
+            ],
         },
         "machines": [_machine(machine) for machine in observed.machines],
         "foreign": [
@@ -80,46 +80,12 @@ def report_json(
             }
             for other in observed.foreign
         ],
-        "vgpus": [_vgpu(vgpu) | {"ours": vgpu.uuid in observed.ours} for vgpu in observed.vgpus],
+        "vgpus": [{"gpu": vgpu.gpu} | holder_json(vgpu, whose) for vgpu in observed.vgpus],
         "disks": [{"machine": disk.machine, "mib": disk.mib, "seed": disk.seed} for disk in observed.disks],
-        "gpus": [gpu_json(gpu) for gpu in observed.gpus],
-        "unknown": _unknown(observed.unknown),
+        "gpus": [gpu_json(gpu, whose) for gpu in observed.gpus],
+        "unknown": gaps_json(observed.unknown),
         "steps": [outcome.to_json() for outcome in outcomes],
         "needs_confirmation": sorted(needs_confirmation),
-    }
-
-
-def gpus_json(host: str, now: datetime, simulated: bool, gpus: Iterable[GPU]) -> Json:
-    """The document of `vmctl gpus`."""
-    return {
-        "schema": SCHEMA,
-        "host": host,
-        "observed_at": now.isoformat(),
-        "simulated": simulated,
-        "gpus": [gpu_json(gpu) for gpu in gpus],
-    }
-
-
-def gpu_json(gpu: GPU) -> Json:
-    """One GPU with its types and the shares on it."""
-    return {
-        "address": gpu.address,
-        "model": gpu.model,
-        "vendor": gpu.vendor,
-        "device": gpu.device,
-        "uuid": gpu.uuid,
-        "numa_node": gpu.numa_node,
-        "driver": gpu.driver,
-        "iommu_group": gpu.iommu_group,
-        "iommu_members": list(gpu.iommu_members),
-        "framework": gpu.framework.value,
-        "sriov": None if gpu.vfs is None else {"total": gpu.vfs.total, "enabled": gpu.vfs.enabled},
-        "memory_mib": gpu.memory_mib,
-        "handles": gpu.handles,
-        "regimes": [regime.value for regime in gpu.regimes],
-        "types": [_type(kind) for kind in gpu.types],
-        "holders": [_vgpu(vgpu) for vgpu in gpu.holders],
-        "unknown": _unknown(gpu.unknown),
     }
 
 
@@ -138,32 +104,3 @@ def _machine(machine: ObservedMachine) -> Json:
         "vgpus": [vgpu.uuid for vgpu in mark.vgpus],
         "trouble": machine.trouble,
     }
-
-
-def _type(kind: VGPUType) -> Json:
-    return {
-        "name": kind.name,
-        "driver_id": kind.driver_id,
-        "series": kind.series,
-        "memory_mib": kind.memory_mib,
-        "size_group": kind.size_group,
-        "regime": kind.regime.value,
-        "max": kind.max,
-        "cells": [list(cell) for cell in kind.cells],
-        "free_cells": [list(cell) for cell in kind.free_cells],
-    }
-
-
-def _vgpu(vgpu: ProvidedVGPU) -> Json:
-    return {
-        "uuid": vgpu.uuid,
-        "gpu": vgpu.gpu,
-        "type": vgpu.type,
-        "size_group": vgpu.size_group,
-        "handle": vgpu.handle,
-        "holder": vgpu.holder,
-    }
-
-
-def _unknown(gaps: Iterable[Unknown]) -> list[Json]:
-    return [{"what": gap.what, "reason": gap.reason} for gap in gaps]

@@ -16,10 +16,11 @@ def show_report(document: Json) -> None:
     kind = "simulated GPUs, " if document["simulated"] else ""
     console.print(Text(f"{document['host']} at {document['observed_at']}: {kind}{document['accelerator']['reason']}"))
     _table(console, "Machines", ("name", "state", "end", "address", "console"), document["machines"])
-    _table(console, "vGPUs", ("uuid", "gpu", "type", "holder", "ours"), document["vgpus"])
+    _table(console, "Cards", CARD, [_card(gpu) for gpu in document["gpus"]])
+    _table(console, "vGPUs", ("gpu", *HOLDER), [_held(vgpu) for vgpu in document["vgpus"]])
     _table(console, "Not ours", ("name", "uuid", "state"), document["foreign"])
     _table(console, "Disks", ("machine", "mib", "seed"), document["disks"])
-    _table(console, "Could not tell", ("what", "reason"), document["unknown"])
+    _table(console, "Could not tell", ("what", "reason"), [*document["unknown"], *_gaps(document["gpus"])])
     steps = [step | {"outcome": _outcome(step)} for step in document["steps"]]
     _table(console, "Steps", ("subject", "outcome"), steps)
     if document["needs_confirmation"]:
@@ -28,25 +29,91 @@ def show_report(document: Json) -> None:
 
 
 def show_gpus(document: Json) -> None:
-    """The GPUs of a host and what they can be cut into."""
+    """The GPUs of a host, what they can be cut into, and who has what of them."""
     console = Console()
     for gpu in document["gpus"]:
         console.print(Text(f"{gpu['address']}  {gpu['model']}  ({gpu['framework']}, driver {gpu['driver'] or 'none'})"))
-        _table(console, "", ("name", "driver_id", "memory_mib", "max", "free"), [_free(kind) for kind in gpu["types"]])
-        _table(console, "vGPUs on it", ("uuid", "type", "handle", "holder"), gpu["holders"])
-        _table(console, "Could not tell", ("what", "reason"), gpu["unknown"])
+        if gpu["reason"]:
+            console.print(Text(gpu["reason"]))
+        _table(console, "", CARD[1:], [_card(gpu)])
+        _table(console, "Types", TYPE, [_type(kind) for kind in gpu["types"]])
+        _table(console, "Held", HOLDER, [_held(vgpu) for vgpu in gpu["holders"]])
+        _table(console, "Could not tell", ("what", "reason"), _gaps([gpu]))
     if not document["gpus"]:
         console.print("No GPU was found.")
+    _table(console, "Could not tell", ("what", "reason"), document["unknown"])
+
+
+CARD = ("gpu", "regime", "virtual functions", "MIG", "ECC", "scheduler", "IOMMU group")
+TYPE = ("name", "id", "frame_buffer_mib", "max", "free", "free cells")
+HOLDER = ("type", "device", "place", "domain", "state", "ours", "licence")
+
+
+def _card(gpu: Json) -> Json:
+    """How a card is set, in one row."""
+    vfs, scheduler = gpu["vfs"], gpu["scheduler"]
+    return {
+        "gpu": gpu["address"],
+        "regime": gpu["regime"],
+        "virtual functions": vfs and f"{vfs['enabled']} of {vfs['total']}, {_or_unknown(vfs['free'])} free",
+        "MIG": _mode(gpu["mig"]),
+        "ECC": _mode(gpu["ecc"]),
+        "scheduler": scheduler and " ".join([scheduler["policy"], *_slice(scheduler["time_slice_us"])]),
+        "IOMMU group": gpu["iommu_group"],
+    }
+
+
+def _or_unknown(value: object) -> object:
+    """What could not be told is a question mark, never nothing."""
+    return "?" if value is None else value
+
+
+def _slice(microseconds: int | None) -> list[str]:
+    return [] if microseconds is None else [f"{microseconds / 1000:g} ms"]
+
+
+def _mode(mode: Json | None) -> str | None:
+    if mode is None:
+        return None
+    now, then = ("on" if mode[key] else "off" for key in ("current", "pending"))
+    return now if now == then else f"{now}, {then} after a reset or reboot"
+
+
+def _type(kind: Json) -> Json:
+    return kind | {"free cells": " ".join(_range(cell) for cell in kind["free_cells"])}
+
+
+def _held(vgpu: Json) -> Json:
+    """A share and who has it; one that nobody known has says so."""
+    place = [_range(vgpu[key]) for key in ("cell", "slot") if vgpu[key] is not None]
+    place += [] if vgpu["handle"] is None else [f"handle {vgpu['handle']}"]
+    return vgpu | {
+        "type": vgpu["type"] or "only claimed",
+        "place": " ".join(place),
+        "domain": vgpu["domain"] or vgpu["machine"] or "nobody known",
+        "ours": "ours" if vgpu["ours"] else "",
+    }
+
+
+def _range(span: list[int]) -> str:
+    return f"[{span[0]}, {span[1]})"
+
+
+def _gaps(gpus: Iterable[Json]) -> list[Json]:
+    """What could not be told of cards."""
+    return [
+        {"what": f"{what} of {gpu['address']}", "reason": reason}
+        for gpu in gpus
+        for what, reason in gpu["unknown"].items()
+    ]
 
 
 def _outcome(step: Json) -> str:
     if step["error"] is not None:
         return f"{step['error']['what']} {step['error']['remedy']}"
+    if step["kind"] == "wait":
+        return "waits"
     return "done" if step["done"] else "to do"
-
-
-def _free(kind: Json) -> Json:
-    return kind | {"free": len(kind["free_cells"])}
 
 
 def show_findings(document: Json) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import NAMESPACE_OID, uuid5
 
 from vmctl import desired
-from vmctl.card import GPU, Framework, ProvidedVGPU
+from vmctl.card import GPU, Framework, ProvidedVGPU, Regime
 from vmctl.model import Accelerator, DesiredMachine, DesiredState
 from vmctl.observation import Capacity, MachineState, Mark, MarkedVGPU, Observation, ObservedMachine
 
@@ -128,9 +128,10 @@ def running(name: str = "a", *, minutes: float = 60, asked: datetime | None = No
     return ObservedMachine(**usual | other)
 
 
-def card(*holders: ProvidedVGPU) -> GPU:
+def card(*holders: ProvidedVGPU, **other: Any) -> GPU:
     """A GPU with these shares on it."""
-    return GPU(GPU_ADDRESS, "Tesla T4", "10de", "1eb8", Framework.MDEV_PF, holders=holders)
+    usual: Json = {"regime": Regime.EQUAL, "regimes": (Regime.EQUAL,), "holders": holders}
+    return GPU(GPU_ADDRESS, "Tesla T4", "NVIDIA", "1eb8", Framework.MDEV_PF, **usual | other)
 
 
 def share(name: str, holder: str | None = None, **other: Any) -> ProvidedVGPU:

@@ -10,6 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator, FormatChecker, ValidationError
 
 from tests.vmctl.build import (
+    GPU_ADDRESS,
     NOW,
     PORTAL,
     card,
@@ -23,10 +24,22 @@ from tests.vmctl.build import (
     state,
     vgpu,
 )
-from vmctl import desired, gpus, report, simulate
-from vmctl.card import Unknown
+from vmctl import cards_report, desired, gpus, report, simulate
+from vmctl.card import (
+    GPU,
+    Framework,
+    Mode,
+    Policy,
+    ProvidedVGPU,
+    Regime,
+    Scheduler,
+    Unknown,
+    VFs,
+    VGPUType,
+)
 from vmctl.errors import Code, VmctlError
-from vmctl.observation import Disk, ForeignDomain, MachineState
+from vmctl.model import NumaNode
+from vmctl.observation import Capacity, Disk, ForeignDomain, MachineState, Whose
 from vmctl.reconcile import plan
 from vmctl.report import Outcome
 from vmctl.state import Memory
@@ -68,6 +81,50 @@ def test_the_schema_takes_and_refuses_what_vmctl_does() -> None:
             desired.parse(json.dumps(whole | wrong))
 
 
+def full_card(mine: str, theirs: str) -> GPU:
+    """A card about which there is something to tell in every field."""
+    slices = VGPUType(
+        name="A40-12Q",
+        driver_id="nvidia-563",
+        series="Q",
+        memory_mib=12288,
+        size_group="12G",
+        regime=Regime.MIG,
+        max=4,
+        cells=((0, 4), (4, 8)),
+        free_cells=((4, 8),),
+        slots=((0, 1), (1, 2)),
+        free=3,
+        gi_profile="3g.20gb",
+        media=True,
+    )
+    foreign = ProvidedVGPU(None, GPU_ADDRESS, "", Framework.VENDOR_VFIO, "0000:3b:00.5", "", 1, theirs)
+    ours = share("a", mine, cell=(0, 4), slot=(0, 2), regime=Regime.MIG, licence="Licensed")
+    return card(
+        ours,
+        foreign,
+        share("x"),
+        reason="It has virtual functions of NVIDIA's own driver.",
+        uuid="GPU-00000000-0000-4000-8000-00000003b000",
+        numa_node=0,
+        driver="nvidia",
+        iommu_group="40",
+        iommu_members=(GPU_ADDRESS, "0000:3b:00.1"),
+        vfs=VFs(32, 32, 30),
+        memory_mib=49152,
+        handles=32,
+        regime=Regime.MIG,
+        regimes=(Regime.MIG, Regime.WHOLE),
+        regime_change_seconds=60,
+        mig=Mode(True, True),
+        ecc=Mode(True, False),
+        mixed=False,
+        scheduler=Scheduler(Policy.FIXED_SHARE, 3000),
+        types=(slices,),
+        unknown=(Unknown("types.A40-12Q.free", "It says nothing."),),
+    )
+
+
 def full_report() -> report.Json:
     """A report with something of everything."""
     mine = running("a", asked=NOW, marked=(marked("a"),), address="10.0.0.7", console=True)
@@ -77,7 +134,8 @@ def full_report() -> report.Json:
         foreign=(
             ForeignDomain("theirs", name_uuid("theirs"), MachineState.OFF, frozenset({"0000:3b:00.0"}), "It is stuck."),
         ),
-        gpus=(card(share("a", mine.machine), share("x")),),
+        gpus=(full_card(mine.machine, name_uuid("theirs")),),
+        capacity=Capacity(2, 4096, 10000, (NumaNode(0, "0-1", 4096),)),
         disks=(Disk(mine.machine, 12, True, True),),
         ours=frozenset({name_uuid("vgpu a")}),
         unknown=(Unknown("state of theirs", "It did not answer."),),
@@ -103,7 +161,31 @@ def test_a_report_before_any_portal_called_fits() -> None:
 def test_the_gpus_of_a_simulated_host_fit(tmp_path: Path, layout: str) -> None:
     simulate.prepare(tmp_path / "root", layout)
     host = simulate.SimulatedHost("sim", root=tmp_path / "root", state_dir=tmp_path)
-    check("gpus", report.gpus_json("sim", NOW, True, gpus.inventory(host)))
+    nobody = Whose({}, frozenset())
+    check("gpus", cards_report.gpus_json("sim", NOW, True, gpus.inventory(host), nobody))
+
+
+def test_every_field_of_a_card_comes_through() -> None:
+    mine = running("a")
+    whose = observed(mine, gpus=(full_card(mine.machine, name_uuid("theirs")),)).whose
+    (found,) = cards_report.gpus_json("sim", NOW, True, [full_card(mine.machine, "x")], whose)["gpus"]
+    assert found["group_members"] == [GPU_ADDRESS, "0000:3b:00.1"]
+    assert found["vfs"] == {"total": 32, "enabled": 32, "free": 30}
+    assert (found["mig"], found["ecc"]) == ({"current": True, "pending": True}, {"current": True, "pending": False})
+    assert found["scheduler"] == {"policy": "fixed_share", "time_slice_us": 3000}
+    assert found["unknown"] == {"types.A40-12Q.free": "It says nothing."}
+    (kind,) = found["types"]
+    assert (kind["gi_profile"], kind["media"], kind["slots"]) == ("3g.20gb", True, [[0, 1], [1, 2]])
+    ours, foreign, nobodys = found["holders"]
+    assert (ours["machine"], ours["domain"], ours["state"], ours["ours"]) == (mine.machine, mine.name, "running", True)
+    assert (ours["cell"], ours["slot"], ours["licence"]) == ([0, 4], [0, 2], "Licensed")
+    assert (foreign["uuid"], foreign["device"], foreign["domain"], foreign["ours"]) == (
+        None,
+        "0000:3b:00.5",
+        None,
+        False,
+    )
+    assert (nobodys["machine"], nobodys["ours"]) == (None, False)
 
 
 def test_an_error_fits() -> None:

@@ -4,22 +4,24 @@ Every call has a limit of its own: libvirt waits for ever for a daemon that hang
 job is stuck. A call that does not come back is left behind in a daemon thread; the short-lived process ends without it.
 """
 
-import queue
-import re
 import threading
 import time
-import xml.etree.ElementTree as ET
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeVar
 
 import libvirt
 
-from vmctl import firewall
+from vmctl import firewall, limits, refusals
 from vmctl.errors import Code, VmctlError
 from vmctl.mark import NAMESPACE, PREFIX
+from vmctl.node import Domain, Node, qemu_user
 from vmctl.observation import MachineState
+from vmctl.statistics import DomainStatistics, counted
+
+__all__ = ["Domain", "Hypervisor", "LibvirtError", "Node", "connect"]
 
 T = TypeVar("T")
 
@@ -43,20 +45,20 @@ STATES = {
     libvirt.VIR_DOMAIN_PMSUSPENDED: MachineState.PAUSED,
 }
 
+STATISTICS = (
+    libvirt.VIR_DOMAIN_STATS_STATE
+    | libvirt.VIR_DOMAIN_STATS_CPU_TOTAL
+    | libvirt.VIR_DOMAIN_STATS_BALLOON
+    | libvirt.VIR_DOMAIN_STATS_VCPU
+    | libvirt.VIR_DOMAIN_STATS_INTERFACE
+    | libvirt.VIR_DOMAIN_STATS_BLOCK
+)
+STATISTICS_FLAGS = libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_ACTIVE | libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT
+STATISTICS_SECONDS, STATISTICS_TRIES = 2.0, 3
+
 LOST = (libvirt.VIR_ERR_NO_CONNECT, libvirt.VIR_ERR_INVALID_CONN, libvirt.VIR_ERR_RPC)
 
 
-REMEDIES = (
-    (firewall.REFUSED, "Another program changes the firewall at the same time; see which, or wait."),
-    (r"Cannot access storage file", "Put vmctl's storage folder where QEMU's user may enter every folder above it."),
-    (r"in use by driver QEMU", "Wait until the other machine is off."),
-    (r"Failed to bind socket|Unable to bind|VNC server", "Let QEMU's user write into the console folder of --run-dir."),
-    (r"cannot set up guest memory|Cannot allocate memory", "Free memory on the host, or give the machine less."),
-    (r"could not find capabilities|invalid argument: KVM|Emulator .* does not support", "Run vmctl check."),
-    (r"already exists|already defined|already active", "Rename or remove the other domain; vmctl does not touch it."),
-    (r"cannot acquire state change lock", "Wait; if it stays, look at that machine's QEMU process."),
-)
-OTHERWISE = "Read libvirtd's log on the host; vmctl check may tell more."
 MOST_TIMEOUTS = 3
 """So many looks may be late before the whole daemon is taken for hung."""
 
@@ -71,26 +73,6 @@ class LibvirtError(VmctlError):
     def gone(self) -> bool:
         """Whether the domain is not there any more."""
         return bool(self.number == libvirt.VIR_ERR_NO_DOMAIN)
-
-
-@dataclass(frozen=True)
-class Domain:
-    """A domain as libvirt shows it, running or defined.  `trouble`: why its state could not be told."""
-
-    name: str
-    uuid: str
-    state: MachineState
-    xml: str
-    trouble: str | None = None
-
-
-@dataclass(frozen=True)
-class Node:
-    """What libvirt knows of the host: CPUs, memory in MiB, the user and group that QEMU runs as."""
-
-    vcpus: int
-    memory_mib: int
-    qemu_user: tuple[int, int] | None
 
 
 @contextmanager
@@ -154,7 +136,7 @@ class Hypervisor:
         """CPUs, memory, and who QEMU runs as."""
         info = self._call("the host's size", self._connection.getInfo)
         capabilities = self._call("the host's capabilities", self._connection.getCapabilities)
-        return Node(vcpus=info[2], memory_mib=info[1], qemu_user=_qemu_user(capabilities))
+        return Node(vcpus=info[2], memory_mib=info[1], qemu_user=qemu_user(capabilities))
 
     def version(self) -> tuple[int, int, int]:
         """Which libvirt answers: major, minor, release."""
@@ -182,6 +164,45 @@ class Hypervisor:
                 return None
             raise
         return str(self._call(f"the filter {name}", lambda: found.XMLDesc(0)))
+
+    def statistics(self, asked: Collection[str] = (), agent_seconds: float = 2.0) -> tuple[DomainStatistics, ...]:
+        """What every running domain has used, in one call.
+
+        `asked`: the uuids of machines whose guest agent is asked who is logged in, all at once, for so many seconds.
+        """
+        found = {record["uuid"]: record for record in self._records()}
+        users = self._users({uuid: found[uuid]["handle"] for uuid in asked if uuid in found}, agent_seconds)
+        return tuple(replace(counted(record), users=users.get(uuid)) for uuid, record in found.items())
+
+    def _records(self) -> list[dict[str, Any]]:
+        """A stuck domain would hold the first call up; the next ones find it stuck, and tell of it what they can."""
+        for left in reversed(range(STATISTICS_TRIES)):
+            try:
+                listed = self._call(
+                    "what domains use",
+                    lambda: self._connection.getAllDomainStats(STATISTICS, STATISTICS_FLAGS),
+                    STATISTICS_SECONDS,
+                    looking=False,
+                )
+            except VmctlError as error:
+                if error.code != Code.TIMEOUT or not left:
+                    raise
+            else:
+                break
+        return [
+            record | {"uuid": handle.UUIDString(), "name": handle.name(), "handle": handle} for handle, record in listed
+        ]
+
+    def _users(self, handles: Mapping[str, Any], seconds: float) -> dict[str, tuple[str, ...]]:
+        """Who is logged in, by uuid; a guest whose agent is not there or silent is left out."""
+
+        def ask(handle: Any) -> tuple[str, ...]:
+            handle.agentSetResponseTimeout(max(1, int(seconds)), 0)  # or a silent guest holds a thread of the daemon's
+            told = handle.guestInfo(libvirt.VIR_DOMAIN_GUEST_INFO_USERS, 0)
+            return tuple(str(told[f"user.{number}.name"]) for number in range(told.get("user.count", 0)))
+
+        calls = {uuid: partial(ask, handle) for uuid, handle in handles.items()}
+        return limits.side_by_side(seconds, calls, (libvirt.libvirtError, KeyError))
 
     # -- changing
 
@@ -238,30 +259,14 @@ class Hypervisor:
             if self._timeouts >= MOST_TIMEOUTS:
                 raise _unreachable("libvirt answered several calls too late.") from error
             raise VmctlError(
-                Code.TIMEOUT, f"libvirt did not answer about {what} in {seconds:g} s.", OTHERWISE, retry=True
+                Code.TIMEOUT, f"libvirt did not answer about {what} in {seconds:g} s.", refusals.OTHERWISE, retry=True
             ) from error
         except libvirt.libvirtError as error:
             raise _refused(error) from error
 
 
 def _within(seconds: float, call: Callable[[], T]) -> T:
-    """The call's answer or its error, or TimeoutError."""
-    answers: queue.SimpleQueue[tuple[T | None, Exception | None]] = queue.SimpleQueue()
-
-    def work() -> None:
-        try:
-            answers.put((call(), None))
-        except (libvirt.libvirtError, VmctlError) as error:
-            answers.put((None, error))
-
-    threading.Thread(target=work, daemon=True).start()
-    try:
-        answer, error = answers.get(timeout=seconds)
-    except queue.Empty:
-        raise TimeoutError from None
-    if error is not None:
-        raise error
-    return cast(T, answer)
+    return limits.within(seconds, call, (libvirt.libvirtError, VmctlError))
 
 
 def _refused(error: libvirt.libvirtError) -> VmctlError:
@@ -269,8 +274,8 @@ def _refused(error: libvirt.libvirtError) -> VmctlError:
     text = _first_line(error)
     if error.get_error_code() in LOST or error.get_error_domain() == libvirt.VIR_FROM_RPC:
         return _unreachable(f"The connection to libvirt broke: {text}.")
-    remedy = next((remedy for pattern, remedy in REMEDIES if re.search(pattern, text)), OTHERWISE)
-    return LibvirtError(Code.FAILED, f"libvirt refused: {text}.", remedy, retry=True, number=error.get_error_code())
+    advice = refusals.remedy(text)
+    return LibvirtError(Code.FAILED, f"libvirt refused: {text}.", advice, retry=True, number=error.get_error_code())
 
 
 def _unreachable(what: str) -> VmctlError:
@@ -280,11 +285,3 @@ def _unreachable(what: str) -> VmctlError:
 def _first_line(error: libvirt.libvirtError) -> str:
     """One line of libvirt's message: several of them carry QEMU's whole last words."""
     return " ".join((error.get_error_message() or str(error)).split())[:500].rstrip(".")
-
-
-def _qemu_user(capabilities: str) -> tuple[int, int] | None:
-    for model in ET.fromstring(capabilities).iterfind("host/secmodel"):
-        match = re.fullmatch(r"\+(\d+):\+(\d+)", model.findtext("baselabel", ""))
-        if model.findtext("model") == "dac" and match:
-            return int(match[1]), int(match[2])
-    return None

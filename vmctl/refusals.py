@@ -1,0 +1,30 @@
+"""What to do about what libvirt says.  Pure.
+
+The causes that lie deeper, in QEMU, the kernel or the GPU's driver, are diagnose.py's.
+"""
+
+import re
+
+from vmctl import firewall
+
+REMEDIES = (
+    (firewall.REFUSED, "Another program changes the firewall at the same time; see which, or wait."),
+    (r"Cannot access storage file", "Put vmctl's storage folder where QEMU's user may enter every folder above it."),
+    (r"in use by driver QEMU", "Wait until the other machine is off."),
+    (r"Failed to bind socket|Unable to bind|VNC server", "Let QEMU's user write into the console folder of --run-dir."),
+    (r"cannot set up guest memory|Cannot allocate memory", "Free memory on the host, or give the machine less."),
+    (r"could not find capabilities|invalid argument: KVM|Emulator .* does not support", "Run vmctl check."),
+    (r"already exists|already defined|already active", "Rename or remove the other domain; vmctl does not touch it."),
+    (r"cannot acquire state change lock", "Wait; if it stays, look at that machine's QEMU process."),
+    (
+        r"firmware that is compatible|UEFI",
+        "Install a UEFI for QEMU on the host (Debian: ovmf), or choose another image.",
+    ),
+    (r"swtpm|TPM", "Install swtpm and swtpm-tools on the host, or choose an image without a TPM."),
+)
+OTHERWISE = "Read libvirtd's log on the host; vmctl check may tell more."
+
+
+def remedy(text: str) -> str:
+    """The advice for a message of libvirt's."""
+    return next((remedy for pattern, remedy in REMEDIES if re.search(pattern, text)), OTHERWISE)

@@ -197,11 +197,14 @@ class Host:
             note(self.state_dir, self.now(), told)
         return answer
 
-    def nvml(self, limit: float) -> dict[str, object]:
-        """What NVML tells of this machine's GPUs. Raises VmctlError (could not tell) where it cannot be asked."""
+    def nvml(self, limit: float, question: str = "facts") -> dict[str, object]:
+        """What NVML tells of this machine's GPUs: their "facts" or their "usage".
+
+        Raises VmctlError (could not tell) where it cannot be asked.
+        """
         if self.root != Path("/") or not NVML.exists():
             raise _no_nvml("It is another machine's")
-        answer = self.run([sys.executable, "-I", str(NVML)], limit=limit)
+        answer = self.run([sys.executable, "-I", str(NVML), question], limit=limit)
         if answer.status:
             raise _no_nvml(answer.errors.strip().rpartition("\n")[2] or f"Its script ended with {answer.status}")
         try:

@@ -1,88 +1,160 @@
-"""What only the driver can tell of a card: modes, placements, GPU instances, what runs. None: it did not say.
+"""Asks the driver what only it can tell of a card: NVML where its library answers, else nvidia-smi (dossier 5).
 
-From NVML where its library loads, else from nvidia-smi, read by label (dossier 5).
+Both hold the cards while they look, so a look and a change of modes exclude each other by a lock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
-from vmctl.card import Mode, Scheduler, Unknown
+from vmctl import state
+from vmctl.card import Framework, Scheduler, Unknown
+from vmctl.errors import VmctlError
+from vmctl.gpus import cards
+from vmctl.gpus.answers import Active, DriverFacts, Instance, Profile, Source, TypeFacts, Untold
+from vmctl.gpus.cards import Card
+from vmctl.gpus.kernel_log import KernelLog
+from vmctl.gpus.nvml import NVML
+from vmctl.gpus.smi import Budget, NvidiaSMI
 from vmctl.host import Host
 
+__all__ = ["Active", "Asked", "DriverFacts", "Instance", "Profile", "TypeFacts", "asked", "read"]
 
-@dataclass(frozen=True)
-class TypeFacts:
-    """What the driver knows of a vGPU type on one GPU. Placements are start ids in units of its region (3.2)."""
+T = TypeVar("T")
 
-    name: str  # without the driver's prefix
-    number: int | None = None  # the type id, decimal
-    memory_mib: int | None = None
-    most: int | None = None  # per GPU at equal size
-    per_instance: int | None = None  # MIG: how many share one GPU instance
-    profile_id: int | None = None  # MIG: the GPU instance profile it needs
-    placement_size: int | None = None
-    placements: tuple[int, ...] | None = None  # the legal starts in mixed size
-    creatable: tuple[int, ...] | None = None  # those free now
+DRIVER = "nvidia"
+LOCK_SECONDS = 2.0
+TOTAL_SECONDS = 12.0
+NVML_SECONDS = 5.0
 
 
-@dataclass(frozen=True)
-class Profile:
-    """A MIG profile of one GPU: its legal starts, in memory slices, and how many fit now."""
+def read(host: Host, *, locked: bool = False) -> Mapping[str, DriverFacts]:
+    """The facts of every card that the driver drives, by address as sysfs writes it. Raises nothing.
 
-    id: int
-    name: str  # "3g.40gb", "1g.10gb+me"
-    size: int
-    starts: tuple[int, ...]
-    free: int | None = None
-    total: int | None = None
-    media: bool = False
+    Takes at most about 14 s. `locked`: the caller holds the lock of the cards' modes already.
+    """
+    driven = [card for card in cards.cards(host) if card.driver == DRIVER]
+    if not driven:
+        return {}
+    log = KernelLog(host)
+    with asked(host, "facts", locked=locked) as driver:
+        return {card.address: _Look(host, card, driver, log).facts() for card in driven}
 
 
 @dataclass(frozen=True)
-class Instance:
-    """A MIG GPU instance that exists: the slices [start, start + size)."""
+class Asked:
+    """Who can be asked, the better one first; `why` nobody can."""
 
-    id: int
-    profile: str
-    profile_id: int
-    start: int
-    size: int
+    sources: tuple[Source, ...] = ()
+    why: str = ""
 
-
-@dataclass(frozen=True)
-class Active:
-    """A vGPU whose machine runs, as the driver sees it."""
-
-    number: int  # the driver's own id of it
-    vm: str | None = None  # uuid of its machine
-    mdev: str | None = None  # uuid of its mediated device
-    type: str = ""
-    placement: int | None = None
-    instance: int | None = None  # id of its GPU instance
-    licence: str | None = None
-    guest_driver: str | None = None
-    frame_buffer_used_mib: int | None = None
+    def ask(self, question: Callable[[Source], T | Untold]) -> T | Untold:
+        """The first answer, or why there is none."""
+        reasons = [self.why] if self.why else []
+        for source in self.sources:
+            answer = question(source)
+            if not isinstance(answer, Untold):
+                return answer
+            reasons.append(answer.reason)
+        return Untold(" ".join(dict.fromkeys(reasons)))
 
 
-@dataclass(frozen=True)
-class DriverFacts:
-    """What the driver tells of one card."""
-
-    uuid: str | None = None
-    model: str | None = None
-    mig: Mode | None = None
-    ecc: Mode | None = None
-    mixed: bool | None = None
-    scheduler: Scheduler | None = None
-    types: Mapping[str, TypeFacts] = field(default_factory=dict)
-    profiles: tuple[Profile, ...] = ()
-    instances: tuple[Instance, ...] | None = None  # None: not in MIG mode, or not to be told
-    active: tuple[Active, ...] | None = None
-    unknown: tuple[Unknown, ...] = ()
+@contextmanager
+def asked(host: Host, question: str, *, locked: bool = False) -> Iterator[Asked]:
+    """The driver, while nobody changes the modes of its cards; NVML is told beforehand what will be asked."""
+    with ExitStack() as stack:
+        busy = None if locked else _lock(host, stack)
+        yield Asked(_sources(host, question)) if busy is None else Asked(why=busy)
 
 
-def read(host: Host) -> Mapping[str, DriverFacts]:
-    """The facts of every card that the driver drives, by address as sysfs writes it. Raises nothing."""
-    return {}
+def _lock(host: Host, stack: ExitStack) -> str | None:
+    """Why the cards may not be looked at now; None: they may."""
+    try:
+        stack.enter_context(state.locked(host.gpus_lock, LOCK_SECONDS, shared=True))
+    except VmctlError as error:
+        return error.what
+    except OSError:
+        return None  # an ordinary user looks without it
+    return None
+
+
+def _sources(host: Host, question: str) -> tuple[Source, ...]:
+    smi = NvidiaSMI(host, Budget(TOTAL_SECONDS))
+    try:
+        return NVML(host.nvml(NVML_SECONDS, question)), smi
+    except VmctlError:
+        return (smi,)
+
+
+class _Look:
+    """One look at one card; what it could not tell is collected on the way."""
+
+    def __init__(self, host: Host, card: Card, driver: Asked, log: KernelLog) -> None:
+        self._host = host
+        self._card = card
+        self._driver = driver
+        self._log = log
+        self._gaps: list[Unknown] = []
+
+    def facts(self) -> DriverFacts:
+        found = self._named(DriverFacts())
+        makes_vgpus = self._driver.ask(lambda source: source.vgpu_host(self._card.address))
+        found = self._vgpus(found) if makes_vgpus is not False else replace(found, active=())
+        if found.mig is not None and found.mig.current:
+            found = self._instances(found)
+        return replace(found, unknown=tuple(self._gaps))
+
+    def _told(self, what: str, question: Callable[[Source], T | Untold], otherwise: T) -> T:
+        answer = self._driver.ask(question)
+        if not isinstance(answer, Untold):
+            return answer
+        self._gaps.append(Unknown(what, answer.reason))
+        return otherwise
+
+    def _named(self, found: DriverFacts) -> DriverFacts:
+        address = self._card.address
+        name = self._driver.ask(lambda source: source.name(address))
+        uuid, model = (None, None) if isinstance(name, Untold) else name
+        return replace(
+            found,
+            uuid=uuid,
+            model=model,
+            mig=self._told("mig", lambda source: source.mig(address), None),
+            ecc=self._told("ecc", lambda source: source.ecc(address), None),
+        )
+
+    def _vgpus(self, found: DriverFacts) -> DriverFacts:
+        address = self._card.address
+        mixed = self._told("mixed", lambda source: source.mixed(address), None)
+        placed = bool(mixed) and not (found.mig and found.mig.current)
+        types: Mapping[str, TypeFacts] = {}
+        if self._card.framework is not Framework.MDEV_PF:  # there the kernel tells all that types have
+            types = self._told("types", lambda source: source.types(address, placed), types)
+        return replace(
+            found,
+            mixed=mixed,
+            scheduler=self._scheduler(),
+            types=types,
+            active=self._told("holders.licence", lambda source: source.active(address), None),
+        )
+
+    def _scheduler(self) -> Scheduler | None:
+        answer = self._driver.ask(lambda source: source.scheduler(self._card.address))
+        if not isinstance(answer, Untold):
+            return answer
+        # Drivers before 550 tell it nowhere but in the kernel's log, when they are loaded.
+        logged = self._log.scheduler(self._card.address)
+        if logged is None:
+            self._gaps.append(Unknown("scheduler", answer.reason))
+        return logged
+
+    def _instances(self, found: DriverFacts) -> DriverFacts:
+        address = self._card.address
+        return replace(
+            found,
+            profiles=self._told("mig", lambda source: source.profiles(address), ()),
+            instances=self._told("mig", lambda source: source.instances(address), None),
+        )

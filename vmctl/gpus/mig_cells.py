@@ -111,7 +111,7 @@ def _left(place: Cell, profile: Profile, offer: Offer, held: Sequence[ProvidedVG
         return 0
     if any(overlap(cell(each), place) for each in others):
         return 0
-    if profile.media and (_has_media(beside, told) or any(each.profile_id == profile.id for each in others)):
+    if profile.media and (_has_media(beside, told) or any(_is_media(each, told) for each in others)):
         return 0
     return slots_of(offer.kind.name, told) - len(here)
 
@@ -119,6 +119,10 @@ def _left(place: Cell, profile: Profile, offer: Offer, held: Sequence[ProvidedVG
 def _has_media(held: Sequence[ProvidedVGPU], told: DriverFacts) -> bool:
     profiles = (profile_of(share.type, told) for share in held)
     return any(profile is not None and profile.media for profile in profiles)
+
+
+def _is_media(instance: Instance, told: DriverFacts) -> bool:
+    return any(profile.id == instance.profile_id and profile.media for profile in told.profiles)
 
 
 def _limit(profile: Profile | None) -> int | None:

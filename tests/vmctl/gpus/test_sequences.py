@@ -22,9 +22,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from vmctl import gpus
 from vmctl.card import ProvidedVGPU, Regime
 from vmctl.errors import Code, VmctlError
-from vmctl.layouts import A40, LAYOUTS, T4, Board
 from vmctl.model import WantedVGPU
 from vmctl.simulate import SimulatedHost, prepare
+from vmctl.simulate.boards import A40, T4
+from vmctl.simulate.kinds import Board
+from vmctl.simulate.layouts import LAYOUTS
 
 UUIDS = [str(uuid.UUID(int=number + (4 << 76) + (8 << 60))) for number in range(12)]
 

@@ -13,9 +13,11 @@ from tests.vmctl.gpus.trees import captured
 from vmctl import gpus
 from vmctl.card import Regime
 from vmctl.errors import VmctlError
-from vmctl.layouts import A40, T4, Board, functions
 from vmctl.model import WantedVGPU
 from vmctl.simulate import SimulatedHost, prepare
+from vmctl.simulate.boards import A40, T4
+from vmctl.simulate.kinds import Board
+from vmctl.simulate.layouts import functions
 
 
 def wanted(gpu: str, name: str, handle: int = 0) -> WantedVGPU:
@@ -164,6 +166,8 @@ def test_vgpus_do_not_survive_a_reboot(a40: SimulatedHost) -> None:
     boot.write_text("another\n")
     again = SimulatedHost("a40", root=a40.root, state_dir=a40.state_dir)
     assert gpus.provided(again) == []
+    assert again.read(again.pci("0000:41:00.0") / "sriov_numvfs") == "0"
+    assert again.run(["sriov-manage", "-e", "ALL"]).status == 0
     assert set(counters(again.pci("0000:41:00.4") / "mdev_supported_types").values()) == {1}
     made = gpus.provide(again, wanted("0000:41:00.0", "A40-48Q"))
     assert gpus.provided(SimulatedHost("a40", root=a40.root, state_dir=a40.state_dir)) == [made]

@@ -11,15 +11,17 @@ from datetime import datetime
 from vmctl import gpus, launch, observe, reconcile, state, stop, storage
 from vmctl import mark as marks
 from vmctl.card import ProvidedVGPU
+from vmctl.documents import Json
 from vmctl.errors import Code, VmctlError
 from vmctl.hypervisor import Hypervisor, connect
 from vmctl.ledger import Ledger
 from vmctl.model import DesiredState
 from vmctl.observation import Observation
-from vmctl.report import Json, Outcome, planned, report_json
+from vmctl.report import Outcome, planned, report_json
 from vmctl.site import Site
 from vmctl.steps import (
     AskStop,
+    ChangeCard,
     Clear,
     ForceStop,
     KeepFilter,
@@ -31,10 +33,14 @@ from vmctl.steps import (
     Remark,
     Start,
     Step,
+    WaitForDrain,
 )
 
 BUDGET_SECONDS = 20.0
 """After so long no further step is begun: what is left is the next apply's, and the caller gets its answer."""
+
+GPUS_SECONDS = 10.0
+"""How long a change of a card waits for those who are asking the driver about its cards."""
 
 
 def plan(site: Site, desired: DesiredState, now: datetime) -> Json:
@@ -87,13 +93,19 @@ class Worker:
     deadline: float  # on the monotonic clock
     provided: dict[str, list[ProvidedVGPU]] = field(default_factory=lambda: defaultdict(list))
     troubled: set[str] = field(default_factory=set)
+    unready: dict[str, str] = field(default_factory=dict)  # cards whose change did not come through, and why
 
     def carry_out(self, step: Step) -> Outcome:
         """Do one step. Only a lost libvirt ends the whole run; every other error belongs to its machine."""
         if step.machine in self.troubled:
             return Outcome(step, error=_later("an earlier step for this machine did not work"))
         if time.monotonic() > self.deadline:
-            return Outcome(step, error=_later("this run has taken long enough"))
+            return self._failed(step, _later("this run has taken long enough"))
+        if isinstance(step, WaitForDrain):
+            return Outcome(step)
+        card = _card_of(step)
+        if card in self.unready:
+            return self._failed(step, _later(f"GPU {card} is not ready ({self.unready[card].rstrip('.')})"))
         try:
             self._do(step)
         except VmctlError as error:
@@ -108,6 +120,8 @@ class Worker:
     def _failed(self, step: Step, error: VmctlError) -> Outcome:
         if step.machine is not None:
             self.troubled.add(step.machine)
+        if isinstance(step, ChangeCard):
+            self.unready.setdefault(step.change.gpu, error.what)
         return Outcome(step, error=error)
 
     def _do(self, step: Step) -> None:
@@ -125,6 +139,9 @@ class Worker:
             case Purge(machine):
                 self._clear(machine)
                 storage.purge(self.site.storage, machine)
+            case ChangeCard(change):
+                with state.locked(self.site.host.gpus_lock, GPUS_SECONDS):
+                    gpus.change(self.site.host, change)
             case Provide(wish, vgpu):
                 launch.refuse_unfit(self.site, self.hypervisor, wish, self.observed.gpus)
                 self.provided[wish.machine].append(gpus.provide(self.site.host, vgpu, wish.machine))
@@ -158,6 +175,16 @@ class Worker:
         for made in tuple(ledger):
             if made.uuid not in present | wanted:
                 ledger.cross_out(made.uuid)
+
+
+def _card_of(step: Step) -> str | None:
+    """The card that a step is about, where it must be ready for it."""
+    match step:
+        case ChangeCard(change):
+            return change.gpu
+        case Provide(vgpu=vgpu):
+            return vgpu.gpu
+    return None
 
 
 def _later(why: str) -> VmctlError:

@@ -6,10 +6,8 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from vmctl.card import GPU, Mode, ProvidedVGPU, Unknown, VGPUType
-from vmctl.documents import SCHEMA
+from vmctl.documents import SCHEMA, Json
 from vmctl.observation import Whose
-
-Json = dict[str, object]
 
 
 def gpus_json(

@@ -14,6 +14,10 @@ T = TypeVar("T")
 E = TypeVar("E", bound=StrEnum)
 
 SCHEMA = 1
+
+Json = dict[str, object]
+"""A document, or a part of one, as it is printed."""
+
 YEARS = range(2000, 2101)
 
 

@@ -3,10 +3,11 @@
 from datetime import datetime, timedelta
 
 from vmctl import observe, state, stop
+from vmctl.documents import Json
 from vmctl.errors import Code, VmctlError
 from vmctl.hypervisor import Hypervisor, connect
 from vmctl.observation import ObservedMachine
-from vmctl.report import Json, Outcome, report_json
+from vmctl.report import Outcome, report_json
 from vmctl.site import Site
 from vmctl.state import Memory
 from vmctl.steps import AskStop, ForceStop

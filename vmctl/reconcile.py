@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from vmctl.card_plan import Cards
 from vmctl.errors import Code, VmctlError
 from vmctl.model import DesiredMachine, DesiredState, Order
 from vmctl.observation import Mark, MarkedVGPU, Observation, ObservedMachine
@@ -30,13 +31,17 @@ def plan(desired: DesiredState, observed: Observation, now: datetime) -> Plan:
     allowed = [stop for stop in stops if stop.observed.machine not in held]
     ends = [step for stop in allowed for step in _end(stop, desired, observed, now)]
     off = {step.machine for step in ends if isinstance(step, ForceStop)}
+    ends += _releases(desired, observed)
+    starting = [wish for wish in _startable(desired, observed) if _refusal(wish, observed, now) is None]
+    released = [step.vgpu for step in ends if isinstance(step, Release)]
+    cards = Cards(desired.cards, observed, starting, released)
     steps: list[Step] = [
         *_remarks(desired, observed),
         *ends,
-        *_releases(desired, observed),
         *_clearings(desired, observed, off),
         *_purges(desired, observed, off),
-        *_starts(desired, observed, now),
+        *cards.steps,
+        *_starts(desired, observed, cards, now),
     ]
     return Plan(tuple(steps), tuple(sorted(held)))
 
@@ -101,11 +106,16 @@ def _remarks(desired: DesiredState, observed: Observation) -> Iterator[Step]:
 def _releases(desired: DesiredState, observed: Observation) -> Iterator[Step]:
     """Our vGPUs that no domain names and no machine is about to get."""
     kept = {
-        (vgpu.uuid, vgpu.gpu, vgpu.type) for wish in desired.machines if wish.order is Order.RUN for vgpu in wish.vgpus
+        (place.uuid, place.gpu, place.type, place.regime)
+        for wish in desired.machines
+        if wish.order is Order.RUN
+        for vgpu in wish.vgpus
+        for place in vgpu.places
     }
     owners = {vgpu.uuid: wish.machine for wish in desired.machines for vgpu in wish.vgpus}
     for vgpu in observed.vgpus:
-        if vgpu.uuid in observed.ours and vgpu.holder is None and (vgpu.uuid, vgpu.gpu, vgpu.type) not in kept:
+        key = (vgpu.uuid, vgpu.gpu, vgpu.type, vgpu.regime)
+        if vgpu.uuid in observed.ours and vgpu.holder is None and key not in kept:
             yield Release(vgpu, owners.get(vgpu.uuid))
 
 
@@ -132,17 +142,21 @@ def _domains(observed: Observation) -> set[str]:
 # Starts -------------------------------------------------------------------------------------------
 
 
-def _starts(desired: DesiredState, observed: Observation, now: datetime) -> Iterator[Step]:
+def _startable(desired: DesiredState, observed: Observation) -> Iterator[DesiredMachine]:
+    """The machines that should run and have no domain."""
     running = {machine.machine for machine in observed.machines}
-    for wish in desired.machines:
-        if wish.order is not Order.RUN or wish.machine in running:
-            continue
-        refusal = _refusal(wish, observed, now)
+    return (wish for wish in desired.machines if wish.order is Order.RUN and wish.machine not in running)
+
+
+def _starts(desired: DesiredState, observed: Observation, cards: Cards, now: datetime) -> Iterator[Step]:
+    for wish in _startable(desired, observed):
+        refusals = (_refusal(wish, observed, now), *(cards.refusal(vgpu) for vgpu in wish.vgpus))
+        refusal = next((each for each in refusals if each is not None), None)
         if refusal is not None:
             yield Refuse(wish, refusal)
             continue
         for vgpu in wish.vgpus:
-            yield Provide(wish, vgpu)
+            yield Provide(wish, cards.places(vgpu))
         yield MakeDisk(wish)
         yield Start(wish)
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from vmctl import __version__
-from vmctl.cards_report import Json, gaps_json, gpu_json, holder_json
-from vmctl.documents import SCHEMA
+from vmctl.cards_report import gaps_json, gpu_json, holder_json
+from vmctl.documents import SCHEMA, Json
 from vmctl.errors import VmctlError
 from vmctl.observation import Observation, ObservedMachine
 from vmctl.state import Memory

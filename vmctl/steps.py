@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from vmctl.card import ProvidedVGPU
+from vmctl.card import CardChange, Knob, ProvidedVGPU, Scheduler
 from vmctl.errors import VmctlError
 from vmctl.model import DesiredMachine, WantedVGPU
 from vmctl.observation import Mark, ObservedMachine
@@ -98,6 +98,49 @@ class Purge:
 
 
 @dataclass(frozen=True)
+class ChangeCard:
+    """Set one knob of a card that nothing uses."""
+
+    kind: ClassVar[str] = "card"
+    machine: ClassVar[None] = None
+    change: CardChange
+
+    @property
+    def subject(self) -> str:
+        return f"{change_text(self.change)} on {self.change.gpu}"
+
+
+@dataclass(frozen=True)
+class WaitForDrain:
+    """Changes of a card that wait until nothing uses it; `holders` says what does."""
+
+    kind: ClassVar[str] = "wait"
+    machine: ClassVar[None] = None
+    changes: tuple[CardChange, ...]
+    holders: tuple[str, ...]
+
+    @property
+    def subject(self) -> str:
+        wanted = ", ".join(change_text(change) for change in self.changes)
+        return f"wait to {wanted} on {self.changes[0].gpu}: it is held by {'; '.join(self.holders)}"
+
+
+def change_text(change: CardChange) -> str:
+    """A change in words."""
+    match change.knob, change.wanted:
+        case Knob.VFS, None:
+            return "turn all virtual functions on"
+        case Knob.VFS, 0:
+            return "turn the virtual functions off"
+        case Knob.VFS, count:
+            return f"turn {count} virtual functions on"
+        case Knob.SCHEDULER, Scheduler(policy, time_slice):
+            return f"set the scheduler to {policy}" + ("" if time_slice is None else f" with {time_slice} us")
+    names = {Knob.MIG: "MIG", Knob.MIXED: "mixed size", Knob.ECC: "ECC"}
+    return f"turn {names[change.knob]} {'on' if change.wanted else 'off'}"
+
+
+@dataclass(frozen=True)
 class Provide:
     """Make a vGPU for a machine that is about to start."""
 
@@ -172,7 +215,21 @@ class KeepFilter:
     subject: ClassVar[str] = "bring the guests' filter up to date"
 
 
-Step = Remark | AskStop | ForceStop | Release | Clear | Purge | Provide | MakeDisk | Start | Refuse | KeepFilter
+Step = (
+    Remark
+    | AskStop
+    | ForceStop
+    | Release
+    | Clear
+    | Purge
+    | ChangeCard
+    | WaitForDrain
+    | Provide
+    | MakeDisk
+    | Start
+    | Refuse
+    | KeepFilter
+)
 
 
 @dataclass(frozen=True)

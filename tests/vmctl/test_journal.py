@@ -72,10 +72,12 @@ def test_a_journal_that_has_grown_begins_anew_and_one_old_one_is_kept(
 ) -> None:
     monkeypatch.setattr(journal, "LARGEST", 1000)
     now = Host("here").now()
-    writers = [
-        threading.Thread(target=lambda: [journal.note(tmp_path, now, {"write": "x" * 60}) for _ in range(20)])
-        for _ in range(4)
-    ]
+
+    def write() -> None:
+        for _ in range(20):
+            journal.note(tmp_path, now, {"write": "x" * 60})
+
+    writers = [threading.Thread(target=write) for _ in range(4)]
     for writer in writers:
         writer.start()
     for writer in writers:

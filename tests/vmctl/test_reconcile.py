@@ -225,7 +225,8 @@ def carry_out(step: Step, wanted: DesiredState, host: Observation) -> Observatio
         case Provide(wish, new_share):
             made = share("", uuid=new_share.uuid)
             return replace(
-                holders(*(each for each in host.vgpus if each.uuid != made.uuid), made), ours=host.ours | {made.uuid}
+                holders(*(each for each in host.vgpus if each.uuid != made.uuid), made),
+                ours=host.ours | {new_share.uuid},
             )
         case Start(wish):
             held = {each.uuid for each in wish.vgpus}

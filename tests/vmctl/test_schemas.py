@@ -13,6 +13,7 @@ from tests.vmctl.build import (
     GPU_ADDRESS,
     NOW,
     PORTAL,
+    Json,
     card,
     document,
     machine,
@@ -125,7 +126,7 @@ def full_card(mine: str, theirs: str) -> GPU:
     )
 
 
-def full_report() -> report.Json:
+def full_report() -> Json:
     """A report with something of everything."""
     mine = running("a", asked=NOW, marked=(marked("a"),), address="10.0.0.7", console=True)
     host = observed(
@@ -168,7 +169,7 @@ def test_the_gpus_of_a_simulated_host_fit(tmp_path: Path, layout: str) -> None:
 def test_every_field_of_a_card_comes_through() -> None:
     mine = running("a")
     whose = observed(mine, gpus=(full_card(mine.machine, name_uuid("theirs")),)).whose
-    (found,) = cards_report.gpus_json("sim", NOW, True, [full_card(mine.machine, "x")], whose)["gpus"]
+    found: Any = cards_report.gpu_json(full_card(mine.machine, "x"), whose)
     assert found["group_members"] == [GPU_ADDRESS, "0000:3b:00.1"]
     assert found["vfs"] == {"total": 32, "enabled": 32, "free": 30}
     assert (found["mig"], found["ecc"]) == ({"current": True, "pending": True}, {"current": True, "pending": False})

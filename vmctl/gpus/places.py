@@ -53,7 +53,7 @@ def regime_of(told: DriverFacts) -> Regime:
 def _placed(host: Host, share: ProvidedVGPU, made: Made | None, told: DriverFacts) -> ProvidedVGPU:
     """A share at the place that the driver shows, else at the one that is noted."""
     regime = share.regime if made is not None else regime_of(told)
-    active = _active(share, made, told)
+    active = running(share, made, told)
     if regime is Regime.MIG:
         number = mig.instance_of(host, share.parent)
         if number is None and active is not None:
@@ -69,12 +69,12 @@ def _placed(host: Host, share: ProvidedVGPU, made: Made | None, told: DriverFact
     return replace(share, regime=regime)
 
 
-def _active(share: ProvidedVGPU, made: Made | None, told: DriverFacts) -> Active | None:
+def running(share: ProvidedVGPU, made: Made | None, told: DriverFacts) -> Active | None:
     """The running vGPU that is this share: by its mediated device, or the only one of its type in its machine."""
-    running = told.active or ()
-    named = [vgpu for vgpu in running if vgpu.mdev is not None and vgpu.mdev == share.uuid]
+    active = told.active or ()
+    named = [vgpu for vgpu in active if vgpu.mdev is not None and vgpu.mdev == share.uuid]
     if not named and made is not None:
-        named = [vgpu for vgpu in running if vgpu.vm == made.machine and vgpu.type == share.type]
+        named = [vgpu for vgpu in active if vgpu.vm == made.machine and vgpu.type == share.type]
     return named[0] if len(named) == 1 else None
 
 

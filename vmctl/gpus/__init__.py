@@ -5,19 +5,20 @@ Callers use only what stands here; which way a card is shared is decided card by
 
 from __future__ import annotations
 
-from vmctl.card import ProvidedVGPU
+from vmctl.card import ProvidedVGPU, Regime
 from vmctl.errors import Code, VmctlError
-from vmctl.gpus import cards
+from vmctl.gpus import cards, drain, mig, places, whole
 from vmctl.gpus.address import normalise
 from vmctl.gpus.cards import Card
-from vmctl.gpus.inventory import HOLDERS, inventory, shares_on
+from vmctl.gpus.changes import change
+from vmctl.gpus.inventory import HOLDERS, inventory
 from vmctl.gpus.shares import Order, Survey
-from vmctl.gpus.ways import WAYS, way_of
+from vmctl.gpus.ways import shares_on, way_for, way_of
 from vmctl.host import Host
 from vmctl.ledger import Ledger
 from vmctl.model import Device, WantedVGPU
 
-__all__ = ["HOLDERS", "device", "inventory", "normalise", "provide", "provided", "release"]
+__all__ = ["HOLDERS", "change", "device", "devices", "inventory", "normalise", "provide", "provided", "release"]
 
 
 def provided(host: Host) -> list[ProvidedVGPU]:
@@ -45,9 +46,14 @@ def provide(host: Host, wanted: WantedVGPU, machine: str = "") -> ProvidedVGPU:
 def release(host: Host, share: ProvidedVGPU) -> None:
     """See to it that a share is gone; one that is gone already is fine.
 
-    The caller has ended the machine that had it. Raises VmctlError when it is in use or stays; it stays noted then.
+    The caller has ended the machine that had it. Raises VmctlError when it is in use or stays; it stays noted then,
+    and so does one that is somebody else's.
     """
-    present = next((each for each in provided(host) if each.uuid == share.uuid), None)
+    if share.uuid is None:
+        what = f"The {share.type} on {share.parent} was not made by vmctl."
+        raise VmctlError(Code.NOT_OURS, what, "Find out who made it; nothing was removed.")
+    survey = Survey(host)
+    present = _present(survey, share.uuid, share.gpu)
     if present is not None:
         if (present.parent, present.type) != (share.parent, share.type):
             raise VmctlError(
@@ -55,9 +61,8 @@ def release(host: Host, share: ProvidedVGPU) -> None:
                 f"The vGPU {share.uuid} is {present.type} on {present.parent}, not {share.type} on {share.parent}.",
                 "Find out who made it; nothing was removed.",
             )
-        way_of(present).release(host, _card(host, present.gpu), present)
-    if share.uuid is not None:
-        Ledger(host.state_dir).cross_out(share.uuid)
+        _take_away(survey, _card(host, present.gpu), present)
+    Ledger(host.state_dir).cross_out(share.uuid)
 
 
 def device(share: ProvidedVGPU) -> Device:
@@ -65,18 +70,76 @@ def device(share: ProvidedVGPU) -> Device:
     return way_of(share).device(share)
 
 
+def devices(host: Host, share: ProvidedVGPU) -> tuple[Device, ...]:
+    """Everything that libvirt attaches for a share: one device, or all functions of a whole card, the GPU first."""
+    more = whole.companions(host, share) if share.regime is Regime.WHOLE else ()
+    return (device(share), *more)
+
+
 def _provide_at(host: Host, wanted: WantedVGPU, machine: str) -> ProvidedVGPU:
-    card = _card(host, wanted.gpu)
-    way = WAYS.get(card.framework)
-    if way is None:
-        reason = "; ".join(gap.reason for gap in card.reasons)
-        raise VmctlError(
-            Code.COULD_NOT_TELL,
-            f"GPU {card.address} cannot be shared now: {reason}",
-            "Run vmctl check on the host.",
-            retry=True,
-        )
-    return way.provide(host, card, Order(wanted, machine, Ledger(host.state_dir)))
+    card, survey = _card(host, wanted.gpu), Survey(host)
+    way = way_for(card, wanted.regime)
+    order = Order(wanted, machine, survey.ledger)
+    if order.moved:
+        there = _present(survey, wanted.uuid, wanted.gpu)
+        if there is not None:
+            release(host, there)
+        order = Order(wanted, machine, Ledger(host.state_dir))
+    _refuse_regime(survey, card, wanted)
+    try:
+        if wanted.regime is Regime.MIG:
+            mig.make_room(host, card, order, survey.of(card))
+        made = way.provide(host, card, order)
+        if wanted.regime is Regime.MIG:
+            _check_landing(host, card, order, made)
+    except VmctlError as error:
+        if wanted.regime is Regime.MIG:
+            mig.after_release(host, card, wanted.uuid, Survey(host).of(card))
+        if error.code == Code.NO_CAPACITY:
+            Ledger(host.state_dir).cross_out(wanted.uuid)
+        raise
+    return made
+
+
+def _refuse_regime(survey: Survey, card: Card, wanted: WantedVGPU) -> None:
+    """No share of one regime on a card that is in another. Raises VmctlError.
+
+    That a card is of equal size is not asked anew each time: its driver would have to be.
+    """
+    if wanted.regime is Regime.WHOLE:
+        drain.refuse_held(survey, card, but=wanted.uuid, group=True)
+        return
+    for share in whole.shares(survey, card):
+        what = f"GPU {card.address} is still given away whole ({share.uuid or 'not by vmctl'})."
+        raise VmctlError(Code.BUSY, what, "Wait until it is released.", retry=True)
+    if wanted.regime in (Regime.MIXED, Regime.MIG) and survey.regime(card) is not wanted.regime:
+        what = f"GPU {card.address} is not in the regime {wanted.regime}, but {survey.regime(card)}."
+        raise VmctlError(Code.BUSY, what, "Let an operator set its regime, or wait until that is done.", retry=True)
+
+
+def _check_landing(host: Host, card: Card, order: Order, made: ProvidedVGPU) -> None:
+    try:
+        mig.check_landing(host, card, made.parent, order.wanted)
+    except VmctlError:
+        way_of(made).release(host, card, made)
+        raise
+
+
+def _take_away(survey: Survey, card: Card, share: ProvidedVGPU) -> None:
+    if not places.is_left_over(share):
+        way_of(share).release(survey.host, card, share)
+    if share.regime is Regime.MIG and share.uuid is not None:
+        mig.after_release(survey.host, card, share.uuid, Survey(survey.host).of(card))
+
+
+def _present(survey: Survey, uuid: str, gpu: str) -> ProvidedVGPU | None:
+    """A share that exists: on its card, else on any. Raises VmctlError where that cannot be told."""
+    ordered = sorted(survey.cards, key=lambda card: card.address != gpu)
+    for card in ordered:
+        for share in shares_on(survey, card):
+            if share.uuid == uuid:
+                return share
+    return None
 
 
 def _card(host: Host, address: str) -> Card:

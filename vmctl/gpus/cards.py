@@ -14,8 +14,11 @@ from vmctl.card import Framework, Unknown, VFs
 from vmctl.gpus.address import normalise
 from vmctl.host import Host
 
-DISPLAY_CLASSES = ("0x0300", "0x0302")  # VGA and 3D controllers; both occur for GPUs (dossier 1.0)
-VENDORS = {"0x10de": "NVIDIA", "0x8086": "Intel", "0x1002": "AMD"}
+GPU_CLASSES = ("0x0300", "0x0302", "0x0380", "0x1200")
+"""VGA, 3D and other display controllers, processing accelerators; all occur for GPUs (dossier 1.0)."""
+GPU_DRIVERS = {"nvidia", "nouveau", "i915", "xe", "amdgpu"}
+NVIDIA = "NVIDIA"
+VENDORS = {"0x10de": NVIDIA, "0x8086": "Intel", "0x1002": "AMD"}
 MDEV_TYPES = "mdev_supported_types"
 VENDOR_TYPES = "nvidia/creatable_vgpu_types"
 
@@ -38,15 +41,19 @@ class Card:
     device: str
     driver: str | None
     framework: Framework
+    reason: str  # why it is shared so, where that is no matter of course
     virtual: tuple[VirtualFunction, ...]
     vfs: VFs | None
-    reasons: tuple[Unknown, ...]  # why it cannot be shared now
+    unknown: tuple[Unknown, ...]  # what could not be told of it
 
 
 def cards(host: Host) -> list[Card]:
-    """Every GPU of the machine, by address. Virtual functions, audio and USB functions are none."""
+    """Every GPU of the machine, by address. Virtual functions, audio and USB functions are none.
+
+    Raises VmctlError where the PCI bus is there and cannot be listed.
+    """
     devices = host.path("/sys/bus/pci/devices")
-    return [_card(host, name) for name in host.names(devices) if _is_gpu(host, devices / name)]
+    return [_card(host, name) for name in host.listed(devices) if _is_gpu(host, devices / name)]
 
 
 def find(host: Host, address: str) -> Card | None:
@@ -55,31 +62,42 @@ def find(host: Host, address: str) -> Card | None:
     return _card(host, address) if _is_gpu(host, host.pci(address)) else None
 
 
+def is_vfio(driver: str | None) -> bool:
+    """Whether a driver gives its device to user space: vfio-pci, or a variant such as mlx5_vfio_pci, xe-vfio-pci."""
+    return driver is not None and "vfio" in driver
+
+
 def _is_gpu(host: Host, folder: Path) -> bool:
-    if not (host.read_or_none(folder / "class") or "").startswith(DISPLAY_CLASSES):
-        return False
     if (folder / "physfn").is_symlink():
         return False
+    driven = host.link(folder / "driver") in GPU_DRIVERS or (folder / MDEV_TYPES).is_dir()
+    code = host.read_or_none(folder / "class") or ""
+    if not re.fullmatch(r"0x[0-9a-f]{6}", code):
+        return driven  # what a GPU's driver drives is one, even where its class cannot be read
     # Board management and emulated screens are display controllers too.
-    return host.read_or_none(folder / "vendor") in VENDORS or (folder / MDEV_TYPES).is_dir()
+    return code.startswith(GPU_CLASSES) and (driven or host.read_or_none(folder / "vendor") in VENDORS)
 
 
 def _card(host: Host, address: str) -> Card:
     folder = host.pci(address)
     driver = host.link(folder / "driver")
+    vendor = VENDORS.get(host.read_or_none(folder / "vendor") or "", "unknown")
     virtual = _virtual_functions(host, folder)
-    vfs = _vfs(host, folder)
-    framework = _framework(folder, [host.pci(function.address) for function in virtual])
+    vfs, gaps = _vfs(host, folder)
+    framework = _framework(folder, vendor, driver, [host.pci(function.address) for function in virtual], vfs)
+    reason = _reason(framework, driver, virtual, vfs)
+    cut = framework in (Framework.MDEV_PF, Framework.MDEV_VF, Framework.VENDOR_VFIO, Framework.SRIOV) and not reason
     return Card(
         address=address,
         folder=folder,
-        vendor=VENDORS.get(host.read_or_none(folder / "vendor") or "", "unknown"),
+        vendor=vendor,
         device=(host.read_or_none(folder / "device") or "unknown").removeprefix("0x"),
         driver=driver,
         framework=framework,
+        reason=reason,
         virtual=virtual,
         vfs=vfs,
-        reasons=_reasons(framework, driver, vfs),
+        unknown=gaps if cut else (Unknown("types", reason), *gaps),
     )
 
 
@@ -93,40 +111,46 @@ def _virtual_functions(host: Host, folder: Path) -> tuple[VirtualFunction, ...]:
     return tuple(sorted(found, key=lambda function: function.number))
 
 
-def _vfs(host: Host, folder: Path) -> VFs | None:
-    total = host.read_or_none(folder / "sriov_totalvfs") or ""
-    enabled = host.read_or_none(folder / "sriov_numvfs") or ""
-    if not (total.isdecimal() and enabled.isdecimal()) or total == "0":
-        return None
-    return VFs(int(total), int(enabled))
+def _vfs(host: Host, folder: Path) -> tuple[VFs | None, tuple[Unknown, ...]]:
+    """How many virtual functions there can be and are; None where the card has no SR-IOV."""
+    counts: list[int] = []
+    for name in ("sriov_totalvfs", "sriov_numvfs"):
+        text = (host.read_or_none(folder / name) or "").strip()
+        if not text.isdecimal():
+            there = (folder / name).exists() or bool(counts)
+            return None, (Unknown("vfs", f"{name} says {text!r}."),) if there else ()
+        counts.append(int(text))
+    return (VFs(*counts) if counts[0] else None), ()
 
 
-def _framework(folder: Path, virtual: list[Path]) -> Framework:
+def _framework(folder: Path, vendor: str, driver: str | None, virtual: list[Path], vfs: VFs | None) -> Framework:
+    if is_vfio(driver):
+        return Framework.PASSTHROUGH
     if any((function / VENDOR_TYPES).exists() for function in virtual):
         return Framework.VENDOR_VFIO
     if any((function / MDEV_TYPES).is_dir() for function in virtual):
         return Framework.MDEV_VF
     if (folder / MDEV_TYPES).is_dir():
         return Framework.MDEV_PF
+    if driver is not None and vfs is not None and vendor != NVIDIA:
+        return Framework.SRIOV
+    if driver is not None and vfs is None and (folder / "iommu_group").is_symlink():
+        return Framework.PASSTHROUGH
     return Framework.NONE
 
 
-def _reasons(framework: Framework, driver: str | None, vfs: VFs | None) -> tuple[Unknown, ...]:
-    """Why a card without a usable interface has none; empty when it has one."""
-    what = "types"
-    if framework is Framework.VENDOR_VFIO:
-        return (Unknown(what, "This version makes no vGPUs through the vendor's own VFIO interface."),)
-    if framework is not Framework.NONE:
-        return ()
+def _reason(framework: Framework, driver: str | None, virtual: tuple[VirtualFunction, ...], vfs: VFs | None) -> str:
+    """Why a card cannot be cut now; empty when it can."""
+    if is_vfio(driver):
+        return f"The card is on {driver}: it is given to a machine whole, or kept for that."
+    if framework in (Framework.MDEV_PF, Framework.MDEV_VF, Framework.VENDOR_VFIO):
+        return ""
     if driver is None:
-        return (Unknown(what, "No driver is bound to the card."),)
-    if driver == "vfio-pci":
-        return (Unknown(what, "The card is on vfio-pci: it is given to a machine whole, or kept for that."),)
+        return "No driver is bound to the card."
     if vfs is not None and vfs.enabled == 0:
-        return (Unknown(what, f"Its virtual functions are off (0 of {vfs.total}): not set up since the host started."),)
-    return (
-        Unknown(
-            what,
-            f"The driver {driver} offers no vGPU on this card: wrong package, vgpud has not run, or no vGPU card.",
-        ),
-    )
+        return f"Its virtual functions are off (0 of {vfs.total}): not set up since the host started."
+    if vfs is not None and not virtual:
+        return f"The kernel shows none of its {vfs.enabled} virtual functions."
+    if framework is Framework.SRIOV:
+        return ""
+    return f"The driver {driver} offers no vGPU on this card: wrong package, vgpud has not run, or no vGPU card."

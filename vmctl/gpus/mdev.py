@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import errno
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
 from vmctl.card import ProvidedVGPU
 from vmctl.errors import Code, VmctlError
+from vmctl.gpus import processes
 from vmctl.gpus.cards import MDEV_TYPES, Card
-from vmctl.gpus.shares import Survey, provided
+from vmctl.gpus.shares import Order, Survey
 from vmctl.gpus.types import OfferedType, offered, read_type
 from vmctl.host import Host
 from vmctl.model import WantedVGPU
 
-# No room: the driver's own count, or the kernel's (EUSERS is the mdev core's "available instances used up").
-FULL = (errno.ENOSPC, errno.EUSERS)
+REFUSED = (errno.ENOSPC, errno.EUSERS, errno.EINVAL, errno.EIO)
+"""The driver has no room although its counter may say so (field log A08); EUSERS is the mdev core's own."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def shares(survey: Survey, card: Card) -> list[ProvidedVGPU]:
     """The mediated devices on any function of a card."""
     functions = {card.address, *(function.address for function in card.virtual)}
     return [
-        provided(card, made.uuid, _kind_of(survey.host, made), made.parent, survey.ledger.get(made.uuid))
+        survey.share(card, made.uuid, _kind_of(survey.host, made), made.parent)
         for made in devices(survey.host)
         if made.parent in functions
     ]
@@ -60,18 +60,21 @@ def device(host: Host, uuid: str) -> Device | None:
     return Device(uuid, where.resolve().parent.name, kind)
 
 
-def make(host: Host, wanted: WantedVGPU, parent: str) -> OfferedType:
+def make(host: Host, order: Order, parent: str) -> OfferedType:
     """See to it that the vGPU exists on `parent`, and give its type.
 
     A device of the same uuid is used only if it is the very one; another one is taken away first. Raises VmctlError,
     and then nothing of it is there.
     """
+    wanted = order.wanted
     kind = _type(host, wanted, parent)
     found = device(host, wanted.uuid)
-    if found == Device(wanted.uuid, parent, kind.driver_id):
+    if found == Device(wanted.uuid, parent, kind.driver_id) and not order.moved:
+        order.note(parent)
         return kind
     if found is not None:
         take_away(host, wanted.uuid)
+    order.note(parent)
     try:
         made = host.write(kind.folder / "create", wanted.uuid, reading=_bus(host) / wanted.uuid / "mdev_type")
     except OSError as error:
@@ -90,12 +93,11 @@ def take_away(host: Host, uuid: str) -> None:
     """See to it that a mediated device is gone. Raises VmctlError (retry) when it is in use or stays."""
     if device(host, uuid) is None:
         return
-    holder = _holder(host, uuid)
-    if holder is not None:
+    holders = processes.holding(host, processes.vfio_nodes(host, f"/sys/bus/mdev/devices/{uuid}"))
+    if holders:
         # The kernel would not refuse but sleep until the holder lets go, and no signal wakes it.
-        raise VmctlError(
-            Code.BUSY, f"The vGPU {uuid} is in use by process {holder}.", "End that machine first.", retry=True
-        )
+        what = f"The vGPU {uuid} is in use by {processes.named(holders)}."
+        raise VmctlError(Code.BUSY, what, "End that machine first.", retry=True)
     where = _bus(host) / uuid
     try:
         left = host.write(where / "remove", "1", reading=where)
@@ -141,7 +143,7 @@ def _refused(host: Host, wanted: WantedVGPU, parent: str, error: OSError) -> NoR
             Code.BUSY, f"The vGPU {wanted.uuid} came up beside this call.", "Try again.", retry=True
         ) from error
     take_away(host, wanted.uuid)
-    if error.errno in FULL:
+    if error.errno in REFUSED:
         raise VmctlError(
             Code.NO_CAPACITY,
             f"The driver has no room for {wanted.type} on GPU {wanted.gpu} ({error.strerror}).",
@@ -152,23 +154,5 @@ def _refused(host: Host, wanted: WantedVGPU, parent: str, error: OSError) -> NoR
         Code.FAILED,
         f"The driver refuses {wanted.type} on {parent}: {error.strerror or error}.",
         "Look at the kernel's log of this minute (dmesg).",
-        retry=error.errno in (errno.EIO, errno.EINVAL, errno.EBUSY, errno.EAGAIN),
+        retry=error.errno in (errno.EBUSY, errno.EAGAIN),
     ) from error
-
-
-def _holder(host: Host, uuid: str) -> str | None:
-    """The process that has the device open, by its VFIO group or (iommufd) by itself, if one can be seen."""
-    where = _bus(host) / uuid
-    nodes = {f"/dev/vfio/devices/{name}" for name in host.names(where / "vfio-dev")}
-    nodes |= {f"/dev/vfio/{group}" for group in [host.link(where / "iommu_group")] if group}
-    for process in host.names(host.path("/proc")):
-        if not process.isdecimal():
-            continue
-        folder = host.path(f"/proc/{process}/fd")
-        for handle in host.names(folder):
-            try:
-                if os.readlink(folder / handle) in nodes:
-                    return process
-            except OSError:
-                continue  # closed meanwhile
-    return None

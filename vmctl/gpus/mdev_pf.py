@@ -1,4 +1,4 @@
-"""Mediated devices on the physical function: Turing and older NVIDIA cards, Intel GVT-g (dossier 1.1)."""
+"""Mediated devices on the physical function: Turing and older NVIDIA cards, Intel GVT-g (dossier 1.1 and 1.6)."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ def shares(survey: Survey, card: Card) -> list[ProvidedVGPU]:
 
 def provide(host: Host, card: Card, order: Order) -> ProvidedVGPU:
     """See to it that a wanted share exists. All shares are made on the card itself, whatever their handle."""
-    order.note(card.address)
-    kind = mdev.make(host, order.wanted, card.address)
+    kind = mdev.make(host, order, card.address)
     return provided(card, order.wanted.uuid, kind, card.address, order.ledger.get(order.wanted.uuid))
 
 

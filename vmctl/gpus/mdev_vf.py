@@ -1,18 +1,18 @@
 """Mediated devices on SR-IOV virtual functions: Ampere and later on kernels with mdev (dossier 1.2).
 
 One vGPU per virtual function; the card's frame buffer is shared by all of them, so what each function says is free
-must never be added up. The handle of a share is the number of its function.
+must never be added up beyond that. The handle of a share is the number of its function.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 
-from vmctl.card import ProvidedVGPU, Unknown
-from vmctl.errors import Code, VmctlError
-from vmctl.gpus import mdev
-from vmctl.gpus.cards import Card
-from vmctl.gpus.shares import Offer, Offers, Order, Survey, provided
+from vmctl.card import ProvidedVGPU, Regime, Unknown
+from vmctl.errors import VmctlError
+from vmctl.gpus import mdev, mixed
+from vmctl.gpus.cards import Card, VirtualFunction
+from vmctl.gpus.shares import Offer, Offers, Order, Survey, first_that_takes, functions_for, provided
 from vmctl.gpus.types import OfferedType, offered, room
 from vmctl.host import Host
 from vmctl.model import MediatedDevice
@@ -25,7 +25,7 @@ def look(survey: Survey, card: Card) -> Offers:
     unknown: list[Unknown] = []
     for function in card.virtual:
         if kinds:
-            counts, gaps = room(survey.host, function.address)
+            counts, gaps = room(survey.host, function.address, kinds)
         else:
             kinds, gaps = offered(survey.host, function.address)
             counts = {kind.driver_id: kind.available or 0 for kind in kinds}
@@ -41,22 +41,34 @@ def shares(survey: Survey, card: Card) -> list[ProvidedVGPU]:
 
 
 def provide(host: Host, card: Card, order: Order) -> ProvidedVGPU:
-    """See to it that a wanted share exists on the function of its handle."""
+    """See to it that a wanted share exists, on the function of its handle or another free one."""
+    uuid = order.wanted.uuid
+    devices = mdev.devices(host)
+    taken = {device.parent for device in devices if device.uuid != uuid}
+    there = next((device.parent for device in devices if device.uuid == uuid), None)
+
+    def make(function: VirtualFunction) -> ProvidedVGPU:
+        kind = mdev.make(host, order, function.address)
+        _place(host, order)
+        return provided(card, uuid, kind, function.address, order.ledger.get(uuid))
+
+    return first_that_takes(card, functions_for(card, order.wanted.handle, taken, there), make)
+
+
+def _place(host: Host, order: Order) -> None:
+    """Demand the share's place where sizes are mixed. Raises VmctlError, and then the share is gone again."""
     wanted = order.wanted
-    for function in card.virtual:
-        if function.number == wanted.handle:
-            order.note(function.address)
-            kind = mdev.make(host, wanted, function.address)
-            return provided(card, wanted.uuid, kind, function.address, order.ledger.get(wanted.uuid))
-    raise VmctlError(
-        Code.FAILED,
-        f"GPU {card.address} has no virtual function {wanted.handle}; it has {len(card.virtual)}.",
-        "Choose a handle below that number, or look at why functions are missing (vmctl gpus).",
-    )
+    if wanted.regime is not Regime.MIXED or wanted.cell is None:
+        return
+    try:
+        mixed.place(host, host.path(f"/sys/bus/mdev/devices/{wanted.uuid}"), wanted.cell)
+    except (VmctlError, OSError):
+        mdev.take_away(host, wanted.uuid)
+        raise
 
 
 def release(host: Host, card: Card, share: ProvidedVGPU) -> None:
-    """See to it that a share is gone."""
+    """See to it that a share is gone; its demand for a place goes with it."""
     mdev.take_away(host, share.device)
 
 

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from vmctl.card import ProvidedVGPU, Regime, Unknown
-from vmctl.gpus import cards, facts
-from vmctl.gpus.cards import Card
+from vmctl.card import Framework, ProvidedVGPU, Regime, Unknown
+from vmctl.errors import Code, VmctlError
+from vmctl.gpus import cards, facts, processes
+from vmctl.gpus.cards import Card, VirtualFunction
 from vmctl.gpus.facts import DriverFacts
 from vmctl.gpus.types import OfferedType
 from vmctl.host import Host
 from vmctl.ledger import Ledger, Made
 from vmctl.model import WantedVGPU
 
+TRIES = 4
+"""So many virtual functions of a card are tried for one share before another card's turn comes."""
+
 
 class Survey:
-    """One look at a host's cards; each source is asked once, and only when somebody wants it."""
+    """One look at a host's cards; each source is asked once, and only when somebody wants it.
 
-    def __init__(self, host: Host) -> None:
+    `told`: what the driver told already; None: it is asked.
+    """
+
+    def __init__(self, host: Host, told: Mapping[str, DriverFacts] | None = None) -> None:
         self.host = host
+        self._told = told
 
     @cached_property
     def cards(self) -> list[Card]:
@@ -29,16 +37,43 @@ class Survey:
 
     @cached_property
     def facts(self) -> Mapping[str, DriverFacts]:
-        return facts.read(self.host)
+        return facts.read(self.host) if self._told is None else self._told
 
     @cached_property
     def ledger(self) -> Ledger:
         """Raises VmctlError where it cannot be read: then nobody can say whose a share is."""
         return Ledger(self.host.state_dir)
 
+    @cached_property
+    def opened(self) -> frozenset[str]:
+        """The nodes of devices that some process has open, as far as this user can see."""
+        return frozenset(holder.node for holder in processes.everyone(self.host))
+
     def of(self, card: Card) -> DriverFacts:
         """What the driver tells of a card; empty where it tells nothing."""
         return self.facts.get(card.address, DriverFacts())
+
+    def regime(self, card: Card) -> Regime | None:
+        """How the card is shared now; None where it cannot be."""
+        if card.framework is Framework.NONE:
+            return None
+        if card.framework is Framework.PASSTHROUGH:
+            return Regime.WHOLE
+        if card.framework is Framework.SRIOV:
+            return Regime.VF
+        if card.framework is Framework.MDEV_PF:
+            return Regime.EQUAL  # neither MIG nor mixed sizes without virtual functions (dossier 3.1)
+        told = self.of(card)
+        if told.mig is not None and told.mig.current:
+            return Regime.MIG
+        return Regime.MIXED if told.mixed else Regime.EQUAL
+
+    def share(self, card: Card, uuid: str | None, kind: OfferedType, parent: str) -> ProvidedVGPU:
+        """A share that was found; where our notes do not have it, it has the card's regime."""
+        made = self.ledger.get(uuid)
+        if made is not None:
+            return provided(card, uuid, kind, parent, made)
+        return provided(card, uuid, kind, parent, None, self.regime(card) or Regime.EQUAL)
 
     def made_on(self, card: Card) -> Iterator[Made]:
         """What vmctl made on a card."""
@@ -52,6 +87,15 @@ class Order:
     wanted: WantedVGPU
     machine: str
     ledger: Ledger
+
+    @property
+    def moved(self) -> bool:
+        """Whether our notes have the share in another regime, or at another place where places differ."""
+        made, wanted = self.ledger.get(self.wanted.uuid), self.wanted
+        if made is None or made.gpu != wanted.gpu:
+            return False
+        placed = wanted.regime in (Regime.MIXED, Regime.MIG)
+        return made.regime != wanted.regime or (placed and made.cell != wanted.cell)
 
     def note(self, device: str, **more: Any) -> None:
         """Write down that the share is about to be made on a function."""
@@ -88,9 +132,12 @@ class Offers:
     unknown: tuple[Unknown, ...] = ()
 
 
-def provided(card: Card, uuid: str | None, kind: OfferedType, parent: str, made: Made | None) -> ProvidedVGPU:
+def provided(
+    card: Card, uuid: str | None, kind: OfferedType, parent: str, made: Made | None, regime: Regime = Regime.EQUAL
+) -> ProvidedVGPU:
     """A share that exists, seen from its card; where it lies is known from our own notes."""
-    handle = next((function.number for function in card.virtual if function.address == parent), None)
+    regime = regime if made is None else Regime(made.regime)
+    placed = made is not None and regime is not Regime.EQUAL  # equal shares have no place of their own
     return ProvidedVGPU(
         uuid,
         card.address,
@@ -98,8 +145,41 @@ def provided(card: Card, uuid: str | None, kind: OfferedType, parent: str, made:
         card.framework,
         parent,
         kind.size_group,
-        handle,
-        regime=Regime.EQUAL if made is None else Regime(made.regime),
-        cell=None if made is None or made.regime == Regime.EQUAL else made.cell,
-        slot=None if made is None or made.regime == Regime.EQUAL else made.slot,
+        next((function.number for function in card.virtual if function.address == parent), None),
+        regime=regime,
+        cell=made.cell if made is not None and placed else None,
+        slot=made.slot if made is not None and placed else None,
+    )
+
+
+def functions_for(
+    card: Card, handle: int | None, taken: Collection[str], there: str | None = None
+) -> list[VirtualFunction]:
+    """The functions to try for a share, in turn: where it lies already, the one of its handle, then free ones.
+
+    Handles are interchangeable: a function that somebody else took meanwhile must not keep a machine from starting.
+    """
+    free = [function for function in card.virtual if function.address == there or function.address not in taken]
+    return sorted(free, key=lambda each: (each.address != there, each.number != handle))[:TRIES]
+
+
+def first_that_takes(
+    card: Card, functions: Collection[VirtualFunction], make: Callable[[VirtualFunction], ProvidedVGPU]
+) -> ProvidedVGPU:
+    """A share on the first function that takes it. Raises VmctlError: what the first said, or that there is none."""
+    refusals = []
+    for function in functions:
+        try:
+            return make(function)
+        except VmctlError as error:
+            if error.code not in (Code.NO_CAPACITY, Code.COULD_NOT_TELL):
+                raise
+            refusals.append(error)
+    if refusals:
+        raise next((each for each in refusals if each.code == Code.NO_CAPACITY), refusals[0])
+    raise VmctlError(
+        Code.NO_CAPACITY,
+        f"GPU {card.address} has no free virtual function; it has {len(card.virtual)}.",
+        "Free a share on it, or use another GPU.",
+        retry=True,
     )

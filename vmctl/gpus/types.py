@@ -1,4 +1,4 @@
-"""vGPU types as a driver offers them on one function of a card: read once, here, from sysfs (dossier 1.1)."""
+"""vGPU types as a driver offers them on one function of a card: read once, here, from sysfs (dossier 1.1 and 2)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from vmctl.card import Unknown
 from vmctl.gpus.cards import MDEV_TYPES
 from vmctl.host import Host
 
-NAME = re.compile(r".+-(?P<gigabytes>\d+)(?P<series>[QBAC])\d*")
+NAME = re.compile(r".+-(?P<gigabytes>\d+)(?P<series>[QBAC])\d*(ME)?")
+APERTURES = re.compile(r".+-GVTg_V\d+_(\d+)")
+"""Intel GVT-g: the last number is how many of this type the graphics memory holds (dossier 1.6)."""
 
 
 @dataclass(frozen=True)
@@ -23,35 +25,41 @@ class OfferedType:
     memory_mib: int | None
     most: int | None  # how many at equal size on one GPU
     available: int | None  # the driver's counter: advice, not a promise (field log A08)
-    folder: Path
+    folder: Path = Path()  # of an mdev type
+    group: str | None = None  # its size group, where the way names it
 
     @property
     def size_group(self) -> str:
         """Types of one group may stand side by side on an equal-size GPU; without a size only with themselves."""
+        if self.group is not None:
+            return self.group
         if self.memory_mib is None:
             return self.driver_id
         return f"{self.memory_mib // 1024}G" if self.memory_mib % 1024 == 0 else f"{self.memory_mib}M"
 
 
 def offered(host: Host, address: str) -> tuple[list[OfferedType], list[Unknown]]:
-    """The types on a function, and what could not be read about them: a type is never dropped in silence."""
+    """The mdev types on a function, and what could not be read about them: a type is never dropped in silence."""
     names, unknown = _names(host, address)
     types = [read_type(host, host.pci(address) / MDEV_TYPES / name) for name in names]
     for kind in types:
-        unknown += _gaps(host, address, kind)
+        unknown += gaps(kind)
+        if kind.available is None:
+            unknown.append(_unread(host, address, kind.name, kind.folder))
     return types, unknown
 
 
-def room(host: Host, address: str) -> tuple[dict[str, int], list[Unknown]]:
+def room(host: Host, address: str, known: list[OfferedType]) -> tuple[dict[str, int], list[Unknown]]:
     """Only the counters, by type id: for the second and later functions of a card, which have the same types."""
     names, unknown = _names(host, address)
+    called = {kind.driver_id: kind.name for kind in known}
     free = {}
     for name in names:
         folder = host.pci(address) / MDEV_TYPES / name
         count = _counter(host, folder)
         free[name] = count or 0
         if count is None:
-            unknown.append(_unread(host, address, name, folder))
+            unknown.append(_unread(host, address, called.get(name, name), folder))
     return free, unknown
 
 
@@ -59,9 +67,9 @@ def _names(host: Host, address: str) -> tuple[list[str], list[Unknown]]:
     names = host.names(host.pci(address) / MDEV_TYPES)
     if any(name.startswith("pci-") for name in names):
         # The driver has not finished: its types still bear the bus's name (dossier 1.2).
-        return [], [Unknown(f"types of {address}", "The driver is not ready: its types are still called pci-...")]
+        return [], [Unknown("types", f"The driver is not ready on {address}: its types are still called pci-...")]
     if not names:
-        return [], [Unknown(f"types of {address}", "The driver lists no vGPU types on it.")]
+        return [], [Unknown("types", f"The driver lists no vGPU types on {address}.")]
     return names, []
 
 
@@ -70,23 +78,44 @@ def plain(name: str) -> str:
     return name.removeprefix("GRID ").removeprefix("NVIDIA ")
 
 
+def memory_of(name: str) -> int | None:
+    """The frame buffer in MiB that a type's name tells (dossier 2); None when it tells none."""
+    parts = NAME.fullmatch(name)
+    return int(parts["gigabytes"]) * 1024 if parts is not None else None
+
+
+def series_of(name: str) -> str:
+    """The letter of a type's series; nothing where its name has none."""
+    parts = NAME.fullmatch(name)
+    return parts["series"] if parts is not None else ""
+
+
 def read_type(host: Host, folder: Path) -> OfferedType:
     """One type from its folder; what is missing or odd in it is None."""
     name = plain((host.read_or_none(folder / "name") or folder.name).strip())
     description = host.read_or_none(folder / "description") or ""
-    parts = NAME.fullmatch(name)
-    memory = _number(r"framebuffer=(\d+)M\b", description)
-    if memory is None and parts is not None:
-        memory = int(parts["gigabytes"]) * 1024  # the number in the name is the frame buffer (dossier 2)
+    apertures = APERTURES.fullmatch(folder.name)
+    memory = _number(r"framebuffer=(\d+)M\b", description) or _number(r"high_gm_size: (\d+)MB\b", description)
     return OfferedType(
         driver_id=folder.name,
         name=name,
-        series=parts["series"] if parts is not None else "",
-        memory_mib=memory,
-        most=_number(r"max_instance=(\d+)", description),
+        series=series_of(name),
+        memory_mib=memory or memory_of(name),
+        most=int(apertures[1]) if apertures else _number(r"max_instance=(\d+)", description),
         available=_counter(host, folder),
         folder=folder,
     )
+
+
+def gaps(kind: OfferedType) -> list[Unknown]:
+    """What the driver does not say of a type, which leaves it without cells."""
+    found = []
+    if kind.memory_mib is None:
+        why = "The driver gives neither a name nor a description that tells its size."
+        found.append(Unknown(f"types.{kind.name}.frame_buffer_mib", why))
+    if kind.most is None:
+        found.append(Unknown(f"types.{kind.name}.max", "The driver does not say how many fit."))
+    return found
 
 
 def _number(pattern: str, text: str) -> int | None:
@@ -101,17 +130,4 @@ def _counter(host: Host, folder: Path) -> int | None:
 def _unread(host: Host, address: str, name: str, folder: Path) -> Unknown:
     said = host.read_or_none(folder / "available_instances")
     text = "cannot be read" if said is None else f"says {said!r}"
-    return Unknown(f"free instances of {name} on {address}", f"available_instances {text}.")
-
-
-def _gaps(host: Host, address: str, kind: OfferedType) -> list[Unknown]:
-    gaps = []
-    if kind.memory_mib is None:
-        gaps.append(
-            Unknown(f"size of {kind.name} on {address}", "The driver gives neither a name nor a description with it.")
-        )
-    if kind.most is None:
-        gaps.append(Unknown(f"most of {kind.name} on {address}", "The driver's description does not say how many fit."))
-    if kind.available is None:
-        gaps.append(_unread(host, address, kind.name, kind.folder))
-    return gaps
+    return Unknown(f"types.{name}.free", f"available_instances on {address} {text}.")

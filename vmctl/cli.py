@@ -15,9 +15,11 @@ import typer
 import typer.exceptions
 
 from vmctl import apply as applying
-from vmctl import cards_report, checks, desired, observe, report, simulate, state, tables
+from vmctl import cards_report, catalogue, checks, desired, gpus, observe, report, simulate, state, tables
 from vmctl import console as screens
 from vmctl import expire as expiring
+from vmctl.copied import copied
+from vmctl.documents import Json
 from vmctl.errors import Exit, VmctlError, bad_input
 from vmctl.host import Host
 from vmctl.hypervisor import connect
@@ -75,7 +77,7 @@ def place(
 
 def _host(name: str, root: Path, state_dir: Path, layout: str) -> Host:
     if not layout:
-        return Host(name=name, root=root, state_dir=state_dir)
+        return Host(name=name, state_dir=state_dir) if root == Path("/") else copied(name, root, state_dir)
     if root == Path("/"):
         raise bad_input("A simulated host needs a folder of its own.", "Give --root with the folder to simulate in.")
     simulate.prepare(root, layout)
@@ -105,6 +107,7 @@ def plan_command(context: typer.Context, file: Document = None, as_json: AsJson 
 def apply_command(context: typer.Context, file: Document = None, as_json: AsJson = False) -> int:
     """Bring this host to the desired state. Exit code 1 when a step did not work."""
     site: Site = context.obj
+    site.host.ensure_live()
     document = applying.apply(site, desired.parse(_read(file)), site.host.now())
     _print(document, as_json, tables.show_report)
     return _steps_exit(document)
@@ -114,6 +117,7 @@ def apply_command(context: typer.Context, file: Document = None, as_json: AsJson
 def expire_command(context: typer.Context, as_json: AsJson = False) -> int:
     """End machines at their end while the portal is silent; for a timer."""
     site: Site = context.obj
+    site.host.ensure_live()
     document = expiring.expire(site, site.host.now())
     _print(document, as_json, tables.show_report)
     return _steps_exit(document)
@@ -129,12 +133,21 @@ def gpus_command(context: typer.Context, as_json: AsJson = False) -> int:
     return Exit.DONE
 
 
+@app.command("types")
+def types_command(context: typer.Context, as_json: AsJson = False) -> int:
+    """The vGPU types of this host, and how many more of each its GPUs take now."""
+    host = context.obj.host
+    document = catalogue.types_json(host.name, host.now(), host.simulated, gpus.inventory(host))
+    _print(document, as_json, tables.show_types)
+    return Exit.DONE
+
+
 @app.command("check")
 def check_command(context: typer.Context, as_json: AsJson = False) -> int:
     """Whether this host is fit. Exit code 1 when a check failed, else 3 when one could not tell."""
     site: Site = context.obj
     now = site.host.now()
-    findings = checks.run(site, now)
+    findings = checks.run(site)
     _print(checks.document(site, findings, now), as_json, tables.show_findings)
     return checks.exit_status(findings)
 
@@ -166,14 +179,14 @@ def _read(file: Path | None) -> str:
         raise bad_input(f"The document is no UTF-8 (byte {error.start}).", "Send JSON in UTF-8.") from error
 
 
-def _print(document: report.Json, as_json: bool, show: Callable[[report.Json], None]) -> None:
+def _print(document: Json, as_json: bool, show: Callable[[Json], None]) -> None:
     if as_json:
         print(json.dumps(document))
     else:
         show(document)
 
 
-def _steps_exit(document: report.Json) -> int:
+def _steps_exit(document: Json) -> int:
     steps = document["steps"]
     assert isinstance(steps, list)
     return Exit.FAILED if any(step["error"] for step in steps) else Exit.DONE

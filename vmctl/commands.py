@@ -38,6 +38,10 @@ class TooSlow(VmctlError):
     """A command gave no answer within its limit."""
 
 
+class Missing(VmctlError):
+    """A command is not there, at least not in this user's path."""
+
+
 class Commands(Protocol):
     """The door for commands; tests hand in recorded answers."""
 
@@ -48,7 +52,7 @@ def run_command(command: Sequence[str], *, limit: float, given: str = "") -> Ans
     """Run a command for at most `limit` seconds, in the C locale, in a session of its own.
 
     Output goes through files, not pipes: a grandchild that keeps a pipe open, or a child that not even SIGKILL ends
-    (asleep in a driver), would hold the reader for ever. Raises VmctlError when it is missing, TooSlow when it is late.
+    (asleep in a driver), would hold the reader for ever. Raises Missing, TooSlow, or VmctlError.
     """
     with tempfile.TemporaryFile() as source, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         source.write(given.encode())
@@ -58,7 +62,7 @@ def run_command(command: Sequence[str], *, limit: float, given: str = "") -> Ans
                 command, stdin=source, stdout=out, stderr=err, start_new_session=True, env=_environment()
             )
         except FileNotFoundError as error:
-            raise VmctlError(
+            raise Missing(
                 Code.COULD_NOT_TELL,
                 f"The command {command[0]} is not there.",
                 f"Install what provides {command[0]}.",

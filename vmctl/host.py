@@ -69,6 +69,12 @@ class Host:
     def now(self) -> datetime:
         return self.clock()
 
+    def ensure_live(self) -> None:
+        """Raises VmctlError where only a copy of the machine's files is at hand.
+
+        To be called before anything is asked that this process would otherwise ask of its own machine.
+        """
+
     # -- files
 
     def path(self, name: str) -> Path:

@@ -35,6 +35,10 @@ def accelerator(host: Host) -> Accelerator:
 
     Raises nothing: where it cannot be told, machines are emulated.
     """
+    try:
+        host.ensure_live()
+    except VmctlError as error:
+        return _emulated(f"KVM could not be tested: {error.what}")
     obstacle = _obstacle(host.path("/dev/kvm"))
     if obstacle is not None:
         return _emulated(obstacle)

@@ -79,6 +79,7 @@ def cards_and_claims(site: Site) -> tuple[tuple[GPU, ...], Whose, tuple[Unknown,
 def _claimants(site: Site) -> tuple[tuple[Claimant, ...], list[Unknown]]:
     """What domains claim, by libvirt; none where it does not answer."""
     try:
+        site.host.ensure_live()
         with connect(site.libvirt_uri) as hypervisor:
             machines, foreign, unknown = _sorted(hypervisor.domains(), site, None, frozenset())
     except VmctlError as error:

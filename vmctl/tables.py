@@ -116,15 +116,29 @@ def _outcome(step: Json) -> str:
     return "done" if step["done"] else "to do"
 
 
+def show_types(document: Json) -> None:
+    """The vGPU types of a host, and how many more of each every GPU takes."""
+    console = Console()
+    rows = [
+        offer | {"name": kind["name"], "frame buffer MiB": _or_unknown(kind["frame_buffer_mib"])}
+        for kind in document["types"]
+        for offer in kind["gpus"]
+    ]
+    _table(console, document["host"], ("name", "frame buffer MiB", "address", "id", "regime", "max", "free"), rows)
+    _table(console, "Could not tell", ("what", "reason"), document["unknown"])
+    if not rows:
+        console.print("No vGPU type is on offer.")
+
+
 def show_findings(document: Json) -> None:
     """What the doctor found, worst first."""
     console = Console()
     order = ("fail", "unknown", "warn", "pass", "not_applicable")
     rows = [
         finding | {"said": "; ".join(f"{each['source']}: {each['said']}" for each in finding["evidence"])}
-        for finding in sorted(document["findings"], key=lambda finding: order.index(finding["verdict"]))
+        for finding in sorted(document["findings"], key=lambda finding: order.index(finding["status"]))
     ]
-    _table(console, document["host"], ("verdict", "id", "said", "remedy"), rows)
+    _table(console, document["host"], ("status", "id", "subject", "said", "remedy"), rows)
 
 
 def _table(console: Console, title: str, columns: Sequence[str], rows: Iterable[Json]) -> None:

@@ -1,40 +1,66 @@
-"""The doctor: single facts about a host, each with its verdict, where it was read, and what to do. Changes nothing."""
+"""The doctor: one question, one finding, where it was read, and what to do. Changes nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from functools import partial
 
-from vmctl import gpus, observe
-from vmctl.checks import cards, kernel, system
-from vmctl.checks.finding import Evidence, Finding, Verdict
+from vmctl.checks.finding import HOST, Answer, Evidence, Finding, Status, not_applicable, unknown
+from vmctl.checks.look import Look, look
+from vmctl.checks.table import CHECKS, CardCheck, Check
 from vmctl.errors import Exit, VmctlError
-from vmctl.hypervisor import connect
 from vmctl.site import Site
 
-__all__ = ["Evidence", "Finding", "Verdict", "document", "exit_status", "run"]
+__all__ = ["CHECKS", "Evidence", "Finding", "Status", "document", "examine", "exit_status", "run"]
 
 
-def run(site: Site, now: datetime) -> list[Finding]:
+def run(site: Site) -> list[Finding]:
     """Every check, whatever the others say. Raises nothing that concerns the host."""
-    host, found = site.host, gpus.inventory(site.host)
-    return [
-        kernel.iommu(host, found),
-        kernel.vfio(host, found),
-        *cards.drivers(host, found),
-        system.virtualisation(host),
-        *_through_libvirt(site, now),
-        system.disk(site),
-        system.clock(host),
-    ]
+    return examine(look(site))
+
+
+def examine(seen: Look) -> list[Finding]:
+    """What every check makes of one look."""
+    return [finding for check in CHECKS for finding in _asked(check, seen)]
+
+
+def _asked(check: Check | CardCheck, seen: Look) -> Iterator[Finding]:
+    if isinstance(check, Check):
+        yield _finding(check.id, HOST, partial(check.ask, seen))
+        return
+    try:
+        cards = seen.gpus
+    except VmctlError:
+        yield _finding(check.id, HOST, partial(_which, seen))
+        return
+    for gpu in cards:
+        yield _finding(check.id, gpu.address, partial(check.ask, seen, gpu))
+    if not cards:
+        yield _finding(check.id, HOST, partial(_which, seen))
+
+
+def _which(seen: Look) -> Answer:
+    """Instead of an answer for each card. Raises VmctlError where the cards could not be listed."""
+    assert not seen.gpus
+    return not_applicable(("/sys/bus/pci/devices", "no NVIDIA, AMD or Intel display function"))
+
+
+def _finding(name: str, subject: str, ask: Callable[[], Answer]) -> Finding:
+    """A question that could not be answered is `unknown`, with the reason."""
+    try:
+        answer = ask()
+    except VmctlError as error:
+        answer = unknown(error.remedy, (name, error.what))
+    return Finding(name, subject, answer.status, answer.evidence, answer.remedy)
 
 
 def exit_status(findings: Sequence[Finding]) -> int:
     """Any fail: failed; else any unknown: could not tell; else done. Warnings are fine."""
-    verdicts = {finding.verdict for finding in findings}
-    if Verdict.FAIL in verdicts:
+    found = {finding.status for finding in findings}
+    if Status.FAIL in found:
         return Exit.FAILED
-    return Exit.COULD_NOT_TELL if Verdict.UNKNOWN in verdicts else Exit.DONE
+    return Exit.COULD_NOT_TELL if Status.UNKNOWN in found else Exit.DONE
 
 
 def document(site: Site, findings: Sequence[Finding], now: datetime) -> dict[str, object]:
@@ -46,15 +72,3 @@ def document(site: Site, findings: Sequence[Finding], now: datetime) -> dict[str
         "simulated": site.host.simulated,
         "findings": [finding.to_json() for finding in findings],
     }
-
-
-def _through_libvirt(site: Site, now: datetime) -> list[Finding]:
-    """What only libvirt can tell: whether it answers, and which vGPUs no domain names."""
-    try:
-        with connect(site.libvirt_uri) as hypervisor:
-            version = hypervisor.version()
-            seen = observe.observe(site, hypervisor, None, now)
-    except VmctlError as error:
-        unknown = Finding("leftovers", Verdict.UNKNOWN, (Evidence(site.libvirt_uri, error.what),), error.remedy)
-        return [system.libvirt(site.libvirt_uri, error), unknown]
-    return [system.libvirt(site.libvirt_uri, version), cards.leftovers(seen.vgpus)]

@@ -1,50 +1,118 @@
-"""The GPUs and their drivers, card by card, and the vGPUs that nobody has."""
+"""How a card is set: screen outputs, virtual functions, MIG, ECC."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 
-from vmctl.card import GPU, ProvidedVGPU
-from vmctl.checks.finding import Evidence, Finding, Verdict
-from vmctl.host import Host
+from vmctl.card import GPU, Mode
+from vmctl.checks.finding import Answer, Evidence, failed, not_applicable, passed, unknown, warned
+from vmctl.checks.look import Look
+from vmctl.errors import VmctlError
 
-NO_NOUVEAU = (
-    "Put `blacklist nouveau` and `options nouveau modeset=0` into a file below /etc/modprobe.d, rebuild the initial "
-    "RAM disk (update-initramfs -u, or dracut -f), reboot, and install NVIDIA's vGPU host driver."
-)
-SHARING = "Install NVIDIA's vGPU host driver of a release that lists this card, and look at nvidia-vgpud's log."
+# These leave the factory with their screen outputs on (dossier 1.0), and offer no vGPU until that is changed.
+DISPLAY_CARDS = {
+    "2230": "RTX A6000",
+    "2231": "RTX A5000",
+    "2233": "RTX A5500",
+    "26b1": "RTX 6000 Ada",
+    "26b2": "RTX 5000 Ada",
+}
+SRIOV_MANAGE = "/usr/lib/nvidia/sriov-manage"
+FIRMWARE = "Switch on SR-IOV, ARI and decoding above 4G (large MMIO) in the firmware set-up, then reboot."
+NO_ROOM = ("not enough MMIO resources for SR-IOV", "can't assign VF BAR", "SR-IOV: bus number out of range")
 
 
-def drivers(host: Host, gpus: Sequence[GPU]) -> list[Finding]:
-    """One finding for each GPU; one in all when there is none."""
-    if not gpus:
-        nothing = Evidence("/sys/bus/pci/devices", "no NVIDIA, AMD or Intel display function")
-        return [Finding("driver", Verdict.WARN, (nothing,), "Put a GPU into this host, or take the host out.")]
-    return [_driver(host, gpu) for gpu in gpus]
+def present(look: Look) -> Answer:
+    """A host of a portal has GPUs."""
+    if look.gpus:
+        return passed(*((gpu.address, gpu.model) for gpu in look.gpus))
+    nothing = ("/sys/bus/pci/devices", "no NVIDIA, AMD or Intel display function")
+    return warned("Put a GPU into this host, or take the host out.", nothing)
 
 
-def _driver(host: Host, gpu: GPU) -> Finding:
-    name = f"driver:{gpu.address}"
-    link = Evidence(f"/sys/bus/pci/devices/{gpu.address}/driver", gpu.driver or "none")
-    version = host.read_or_none(host.path("/sys/module/nvidia/version"))
-    release = (Evidence("/sys/module/nvidia/version", version),) if version and gpu.driver == "nvidia" else ()
-    gaps = tuple(Evidence(gap.what, gap.reason) for gap in gpu.unknown)
+def display(look: Look, gpu: GPU) -> Answer:
+    """A card that drives the host's screen, or could, makes no vGPUs."""
+    folder = f"/sys/bus/pci/devices/{gpu.address}"
+    if gpu.vendor != "NVIDIA":
+        return not_applicable((f"{folder}/vendor", gpu.vendor))
+    screen = (look.text(f"{folder}/boot_vga") or "").strip()
+    kind = (look.text(f"{folder}/class") or "").strip()
+    evidence = [Evidence(f"{folder}/class", kind or "nothing")]
+    if screen:
+        evidence.append(Evidence(f"{folder}/boot_vga", screen))
+    if screen == "1":
+        remedy = "Choose the board's own graphics as the first screen in the firmware set-up, then reboot."
+        return failed(remedy, *evidence)
+    if gpu.device not in DISPLAY_CARDS or gpu.types:
+        return passed(*evidence)
+    evidence.append(Evidence(f"{folder}/device", f"{gpu.device}: {DISPLAY_CARDS[gpu.device]}"))
+    if kind.startswith("0x0300"):
+        remedy = "Switch its screen outputs off: stop the machines, unload the driver, and run: displaymodeselector"
+        return failed(f"{remedy} --gpumode physical_display_disabled; then reboot.", *evidence)
+    return passed(*evidence)
+
+
+def firmware(look: Look, gpu: GPU) -> Answer:
+    """Whether the firmware left room for virtual functions."""
+    source = f"/sys/bus/pci/devices/{gpu.address}/sriov_totalvfs"
+    total = look.text(source)
+    short = _without_room(look, gpu)
+    if short is not None:
+        return failed(FIRMWARE, ("dmesg", short))
+    if total is None:
+        return not_applicable((source, "is not there: the card shows no SR-IOV"))
+    if not total.strip().isdecimal():
+        return unknown("Read the file on the host.", (source, repr(total)))
+    return passed((source, total.strip())) if int(total) else failed(FIRMWARE, (source, "0"))
+
+
+def _without_room(look: Look, gpu: GPU) -> str | None:
+    """The kernel's complaint about this card, where its log can be read; no log proves nothing."""
+    try:
+        log = look.said("dmesg").output
+    except VmctlError:
+        return None
+    lines = (line for line in log.splitlines() if gpu.address in line)
+    return next((line.strip()[:200] for line in lines if any(text in line for text in NO_ROOM)), None)
+
+
+def functions(look: Look, gpu: GPU) -> Answer:
+    """Whether the virtual functions are on: they are off again after each boot (field log A05)."""
+    source = f"/sys/bus/pci/devices/{gpu.address}/sriov_numvfs"
+    if gpu.vfs is None or gpu.vfs.total == 0:
+        return not_applicable((source, "the card shows no SR-IOV"))
     if gpu.driver == "vfio-pci":
-        return Finding(name, Verdict.NOT_APPLICABLE, (link, *gaps))
-    if gpu.driver in (None, "nouveau", "nova_core"):
-        return Finding(name, Verdict.FAIL, (link, *gaps), NO_NOUVEAU if gpu.driver else SHARING)
-    if gpu.regimes and not gaps:
-        return Finding(name, Verdict.PASS, (link, *release))
-    verdict = Verdict.UNKNOWN if gpu.regimes else Verdict.FAIL
-    return Finding(name, verdict, (link, *release, *gaps), SHARING)
+        return not_applicable((source, "the card is given away whole"))
+    seen = Evidence(source, f"{gpu.vfs.enabled} of {gpu.vfs.total}")
+    if gpu.vfs.enabled:
+        return passed(seen)
+    by_tool = look.there(SRIOV_MANAGE)
+    command = f"{SRIOV_MANAGE} -e {gpu.address}" if by_tool else f"echo {gpu.vfs.total} > {source}"
+    return warned(f"vmctl apply does it when a machine needs one; by hand, while nothing uses it: {command}", seen)
 
 
-def leftovers(shares: Sequence[ProvidedVGPU]) -> Finding:
-    """vGPUs that no domain names, running or defined. One may be seen for a moment while a machine starts."""
-    alone = [share for share in shares if share.holder is None]
-    source = "/sys/bus/mdev/devices"
-    if not alone:
-        return Finding("leftovers", Verdict.PASS, (Evidence(source, f"{len(shares)} vGPUs, each has its machine"),))
-    evidence = tuple(Evidence(f"{source}/{share.uuid}", f"{share.type} on {share.gpu}, no machine") for share in alone)
-    commands = "; ".join(f"echo 1 > {source}/{share.uuid}/remove" for share in alone)
-    return Finding("leftovers", Verdict.WARN, evidence, f"If they stay, remove them: {commands}")
+def mig(look: Look, gpu: GPU) -> Answer:
+    """A change that waits for a reset keeps the card from being booked (field log A19)."""
+    reset = "End what runs on the card, then reset it or reboot the host."
+    return _pending(gpu, "mig", gpu.mig, reset, failed)
+
+
+def ecc(look: Look, gpu: GPU) -> Answer:
+    """The same of ECC; the card works meanwhile."""
+    return _pending(gpu, "ecc", gpu.ecc, "Reboot the host when it is drained.", warned)
+
+
+def _pending(gpu: GPU, what: str, mode: Mode | None, remedy: str, judge: Callable[..., Answer]) -> Answer:
+    reason = next((gap.reason for gap in gpu.unknown if gap.what == what), None)
+    if mode is None and reason is not None:
+        return unknown("Look at what nvidia-smi -q says.", (what, reason))
+    if mode is None:
+        return not_applicable((what, "the driver tells of none on this card"))
+    said = Evidence(what, f"now {_word(mode.current)}, after a reset {_word(mode.pending)}")
+    if mode.current == mode.pending:
+        return passed(said)
+    return judge(remedy, said)
+
+
+def _word(on: bool) -> str:
+    return "on" if on else "off"

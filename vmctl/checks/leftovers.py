@@ -1,0 +1,113 @@
+"""What somebody made on the cards and nobody has: named, with the exact command that takes it away. Removes nothing.
+
+One may be seen for a moment while a machine starts, so they are warnings.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from vmctl.card import Framework, ProvidedVGPU, Regime
+from vmctl.checks.finding import Answer, Evidence, not_applicable, passed, unknown, warned
+from vmctl.checks.look import Look
+from vmctl.gpus import HOLDERS
+from vmctl.gpus.facts import Instance
+
+BUS = "/sys/bus/pci/devices"
+MDEVS = "/sys/bus/mdev/devices"
+
+
+def vgpus(look: Look) -> Answer:
+    """Shares that no domain names, running or off."""
+    hidden = [Evidence(gpu.address, gap.reason) for gpu in look.gpus for gap in gpu.unknown if gap.what == HOLDERS]
+    if hidden:
+        return unknown("Let vmctl read the lists of shares.", *hidden)
+    shares = [share for gpu in look.gpus for share in gpu.holders]
+    alone = [share for share in shares if not _is_named(look, share)]
+    if not alone:
+        return passed(("shares", f"{len(shares)}, each with its machine"))
+    evidence = [Evidence(share.device, f"{share.type} on {share.gpu}, no machine") for share in alone]
+    commands = "; ".join(_removal(look, share) for share in alone)
+    return warned(f"If they stay, remove them: {commands}", *evidence)
+
+
+def _is_named(look: Look, share: ProvidedVGPU) -> bool:
+    claims = look.libvirt.claims
+    return share.device in claims or share.uuid in claims or (share.handle is not None and share.parent in claims)
+
+
+def _removal(look: Look, share: ProvidedVGPU) -> str:
+    if share.framework in (Framework.MDEV_PF, Framework.MDEV_VF):
+        return f"echo 1 > {MDEVS}/{share.uuid}/remove"
+    if share.framework is Framework.VENDOR_VFIO:
+        return f"echo 0 > {BUS}/{share.parent}/nvidia/current_vgpu_type"
+    return _give_back(look, share.parent)
+
+
+def _give_back(look: Look, address: str) -> str:
+    """How a function goes back to the driver that the kernel would choose (dossier 1.4)."""
+    unbind = f"echo {address} > {BUS}/{address}/driver/unbind; " if look.there(f"{BUS}/{address}/driver") else ""
+    return f"{unbind}echo > {BUS}/{address}/driver_override; echo {address} > /sys/bus/pci/drivers_probe"
+
+
+def instances(look: Look) -> Answer:
+    """MIG GPU instances without a vGPU on them; somebody may have made them for programs of the host itself."""
+    cards = [gpu for gpu in look.gpus if gpu.mig is not None and gpu.mig.current]
+    if not cards:
+        return not_applicable(("mig", "no card is in MIG mode"))
+    evidence, commands, gaps = [], [], []
+    for gpu in cards:
+        found = look.facts[gpu.address].instances if gpu.address in look.facts else None
+        if found is None or any(share.regime is Regime.MIG and share.cell is None for share in gpu.holders):
+            gaps.append(Evidence(gpu.address, "which GPU instance each vGPU lies in could not be seen"))
+            continue
+        for instance in found:
+            if not _is_used(instance, gpu.holders):
+                evidence.append(Evidence(gpu.address, f"GPU instance {instance.id}, {instance.profile}, no vGPU"))
+                chosen = f"nvidia-smi mig -i {gpu.address} -gi {instance.id}"
+                commands.append(f"{chosen} -dci; {chosen} -dgi")
+    if gaps:
+        return unknown("Look at: nvidia-smi mig -lgi", *gaps, *evidence)
+    if not evidence:
+        return passed(("nvidia-smi mig -lgi", "each GPU instance has its vGPU"))
+    return warned(f"If they stay, remove them: {'; '.join(commands)}", *evidence)
+
+
+def _is_used(instance: Instance, shares: tuple[ProvidedVGPU, ...]) -> bool:
+    end = instance.start + instance.size
+    cells = [share.cell for share in shares if share.cell is not None]
+    return any(first < end and instance.start < last for first, last in cells)
+
+
+def functions(look: Look) -> Answer:
+    """Functions of GPUs that are kept from their driver by an override, though no domain names them."""
+    claims = look.libvirt.claims
+    noted = {share.parent for gpu in look.gpus for share in gpu.holders}
+    stale = [name for name in _overridden(look) if name not in claims and name not in noted]
+    if not stale:
+        return passed((BUS, "no function of a GPU is kept on vfio-pci without a machine"))
+    evidence = [
+        Evidence(f"{BUS}/{name}", f"driver_override vfio-pci, driver {look.host.link(look.host.pci(name) / 'driver')}")
+        for name in stale
+    ]
+    commands = "; ".join(_give_back(look, name) for name in stale)
+    return warned(f"If no machine will get them: {commands}", *evidence)
+
+
+def _overridden(look: Look) -> Iterator[str]:
+    """The functions of the cards here that an override sends to vfio-pci."""
+    slots = {gpu.address.rpartition(".")[0] for gpu in look.gpus}
+    virtual = {target for gpu in look.gpus for target in _virtual(look, gpu.address)}
+    for name in look.entries(BUS):
+        ours = name.rpartition(".")[0] in slots or name in virtual
+        if ours and (look.text(f"{BUS}/{name}/driver_override") or "").strip() == "vfio-pci":
+            yield name
+
+
+def _virtual(look: Look, address: str) -> Iterator[str]:
+    folder = look.host.pci(address)
+    for name in look.host.names(folder):
+        target = look.host.link(folder / name) if re.fullmatch(r"virtfn\d+", name) else None
+        if target is not None:
+            yield target

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from vmctl import gpus, launch, observe, reconcile, state, stop, storage
 from vmctl import mark as marks
-from vmctl.card import ProvidedVGPU
+from vmctl.card import CardChange, Knob, ProvidedVGPU
 from vmctl.documents import Json
 from vmctl.errors import Code, VmctlError
 from vmctl.hypervisor import Hypervisor, connect
@@ -38,9 +38,6 @@ from vmctl.steps import (
 
 BUDGET_SECONDS = 20.0
 """After so long no further step is begun: what is left is the next apply's, and the caller gets its answer."""
-
-GPUS_SECONDS = 10.0
-"""How long a change of a card waits for those who are asking the driver about its cards."""
 
 
 def plan(site: Site, desired: DesiredState, now: datetime) -> Json:
@@ -140,8 +137,8 @@ class Worker:
                 self._clear(machine)
                 storage.purge(self.site.storage, machine)
             case ChangeCard(change):
-                with state.locked(self.site.host.gpus_lock, GPUS_SECONDS):
-                    gpus.change(self.site.host, change)
+                gpus.change(self.site.host, change)
+                self._look_for_a_reset(change)
             case Provide(wish, vgpu):
                 launch.refuse_unfit(self.site, self.hypervisor, wish, self.observed.gpus)
                 self.provided[wish.machine].append(gpus.provide(self.site.host, vgpu, wish.machine))
@@ -155,6 +152,14 @@ class Worker:
                 raise error
             case KeepFilter():
                 launch.bring_up_filter(self.site.host, self.hypervisor)
+
+    def _look_for_a_reset(self, change: CardChange) -> None:
+        """A card that takes its new MIG mode only at a reset is neither changed further nor given to anybody."""
+        if change.knob is not Knob.MIG:
+            return
+        for gpu in gpus.inventory(self.site.host):
+            if gpu.address == change.gpu and gpu.mig is not None and gpu.mig.current != gpu.mig.pending:
+                self.unready[gpu.address] = "its MIG mode changes at the next reset of the card or reboot of the host"
 
     def _clear(self, machine: str) -> None:
         storage.clear(self.site.storage, machine)

@@ -75,8 +75,14 @@ def _gpu(survey: Survey, card: Card, held: Sequence[ProvidedVGPU] | None) -> GPU
         types=types if held is not None else tuple(replace(kind, free=0, free_cells=()) for kind in types),
         holders=tuple(_licensed(survey, share, told) for share in held or ()),
     )
-    gaps = [*card.unknown, *found.unknown, *rulers.untold(regime, found.offers, held or (), told), *told.unknown]
+    gaps = [*card.unknown, *found.unknown, *rulers.untold(regime, found.offers, held or (), told), *_of(card, told)]
     return replace(gpu, unknown=_by_field([*gaps, *_untold(gpu)]))
+
+
+def _of(card: Card, told: DriverFacts) -> list[Unknown]:
+    """What the driver did not tell; of an equal-size card's mediated types the kernel tells all there is."""
+    known = card.framework is Framework.MDEV_VF and not told.mixed and not told.mig
+    return [gap for gap in told.unknown if not (known and gap.what == "types")]
 
 
 def _untold(gpu: GPU) -> list[Unknown]:

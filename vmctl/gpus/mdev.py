@@ -69,7 +69,7 @@ def make(host: Host, order: Order, parent: str) -> OfferedType:
     wanted = order.wanted
     kind = _type(host, wanted, parent)
     found = device(host, wanted.uuid)
-    if found == Device(wanted.uuid, parent, kind.driver_id) and not order.moved:
+    if found == Device(wanted.uuid, parent, kind.driver_id):
         order.note(parent)
         return kind
     if found is not None:

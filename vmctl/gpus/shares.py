@@ -90,12 +90,13 @@ class Order:
 
     @property
     def moved(self) -> bool:
-        """Whether our notes have the share in another regime, or at another place where places differ."""
+        """Whether our notes have the share on another card, as another type, or at another place where they differ."""
         made, wanted = self.ledger.get(self.wanted.uuid), self.wanted
-        if made is None or made.gpu != wanted.gpu:
+        if made is None:
             return False
         placed = wanted.regime in (Regime.MIXED, Regime.MIG)
-        return made.regime != wanted.regime or (placed and made.cell != wanted.cell)
+        same = (made.gpu, made.type, made.regime) == (wanted.gpu, wanted.type, wanted.regime)
+        return not same or (placed and made.cell != wanted.cell)
 
     def note(self, device: str, **more: Any) -> None:
         """Write down that the share is about to be made on a function."""

@@ -73,13 +73,12 @@ def shares(survey: Survey, card: Card) -> list[ProvidedVGPU]:
 def provide(host: Host, card: Card, order: Order) -> ProvidedVGPU:
     """See to it that a wanted share exists, on the function of its handle or another free one."""
     survey, wanted = Survey(host), order.wanted
-    there = next((share for share in shares(survey, card) if share.uuid == wanted.uuid), None)
-    if there is not None and there.type == wanted.type and not order.moved:
+    present = shares(survey, card)
+    there = next((share for share in present if share.uuid == wanted.uuid), None)
+    if there is not None:
         _place(host, wanted, there.parent)  # a run that was cut off may have left it without
         return there
-    if there is not None:
-        release(host, card, there)
-    taken = {share.parent for share in shares(survey, card)}
+    taken = {share.parent for share in present}
     maker = _Maker(host, card, order, survey, empty=not taken)
     return first_that_takes(card, functions_for(card, wanted.handle, taken), maker.make)
 

@@ -15,6 +15,7 @@ from vmctl.model import WantedVGPU
 from vmctl.simulate import SimulatedHost
 
 T4 = "0000:3b:00.0"
+CREATABLE = "ID    : vGPU Name\\n1150  : NVIDIA L40S-4Q\\n1155  : NVIDIA L40S-24Q"
 
 
 def by_address(host: Host) -> dict[str, GPU]:
@@ -42,7 +43,7 @@ def test_a_t4_is_cut_by_equal_size(t4: SimulatedHost) -> None:
     first, second = gpus.inventory(t4)
     assert (first.address, second.address) == (T4, "0000:af:00.0")
     assert (first.model, first.vendor, first.device, first.driver) == ("Tesla T4", "NVIDIA", "1eb8", "nvidia")
-    assert (first.framework, first.regimes, first.handles) == (Framework.MDEV_PF, (Regime.EQUAL,), 16)
+    assert (first.framework, first.regimes, first.handles) == (Framework.MDEV_PF, (Regime.EQUAL, Regime.WHOLE), 16)
     assert (first.memory_mib, first.numa_node, first.iommu_group, first.vfs) == (16384, 0, "40", None)
     assert (second.numa_node, first.unknown) == (1, ())
     half = next(each for each in first.types if each.name == "T4-8Q")
@@ -76,7 +77,8 @@ def test_capacity_is_the_gpus_and_never_a_sum_over_functions(a40: SimulatedHost)
 def test_one_host_may_hold_all_kinds_of_cards(bare: Host) -> None:
     plant(bare.root, function(T4))
     plant(bare.root, kind(T4, "nvidia-232", name="GRID T4-4Q", description=nvidia(4, 4), available="4"))
-    plant(bare.root, captured("l40s-vf-vendor-vfio.tree").replace("-> ../", "-> /sys/bus/pci/devices/"))
+    tree = captured("l40s-vf-vendor-vfio.tree").replace("-> ../", "-> /sys/bus/pci/devices/")
+    plant(bare.root, tree.replace("see vf-creatable_vgpu_types-l40s-free.txt", CREATABLE))
     plant(bare.root, function("0000:26:00.0", device="0x26b9") + sriov("0000:26:00.0", 16, 16))
     plant(bare.root, "/sys/bus/pci/devices/0000:26:00.0/virtfn0 -> /sys/bus/pci/devices/0000:26:00.4")
     plant(bare.root, function("0000:41:00.0") + virtual("0000:41:00.0", 0, "0000:41:00.4"))
@@ -88,8 +90,9 @@ def test_one_host_may_hold_all_kinds_of_cards(bare: Host) -> None:
         "0000:41:00.0": Framework.MDEV_VF,
     }
     assert found[T4].regimes == found["0000:41:00.0"].regimes == (Regime.EQUAL,)
-    assert found["0000:26:00.0"].regimes == ()
-    assert "vendor's own VFIO interface" in reasons(found["0000:26:00.0"])
+    l40s = found["0000:26:00.0"]
+    assert [(kind.name, kind.driver_id) for kind in l40s.types] == [("L40S-4Q", "1150"), ("L40S-24Q", "1155")]
+    assert "types.L40S-24Q.max: The driver does not say how many fit" in reasons(l40s)  # nothing but sysfs is here
 
 
 @pytest.mark.field("A04")
@@ -126,7 +129,7 @@ def test_a_half_initialised_function_is_unknown_and_others_still_count(bare: Hos
     plant(bare.root, kind("0000:41:00.5", "nvidia-562", name="NVIDIA A40-8Q", description=nvidia(8, 6)))
     gpu = by_address(bare)[physical]
     assert [each.name for each in gpu.types] == ["A40-8Q"]
-    assert "types of 0000:41:00.4: The driver is not ready" in reasons(gpu)
+    assert "types: The driver is not ready on 0000:41:00.4" in reasons(gpu)
 
 
 @pytest.mark.field("A06")
@@ -138,7 +141,7 @@ def test_a_type_without_name_and_description_is_listed_under_its_id(bare: Host) 
     (odd,) = found["0000:00:02.0"].types
     assert (odd.name, odd.driver_id, odd.size_group) == ("i915-GVTg_V5_4", "i915-GVTg_V5_4", "i915-GVTg_V5_4")
     assert (odd.memory_mib, odd.cells) == (None, ())  # of unknown size: seen, but nothing to promise
-    assert "size of i915-GVTg_V5_4" in reasons(found["0000:00:02.0"])
+    assert "types.i915-GVTg_V5_4.frame_buffer_mib:" in reasons(found["0000:00:02.0"])
     assert [each.name for each in found[T4].types] == ["T4-4Q"]
 
 
@@ -157,7 +160,7 @@ def test_a_counter_that_is_no_number_is_unknown_and_never_a_silent_zero(bare: Ho
     gpu = by_address(bare)[T4]
     (odd,) = gpu.types
     assert (odd.free_cells, len(odd.cells)) == ((), 4)
-    assert "free instances of T4-4Q on 0000:3b:00.0: available_instances says" in reasons(gpu)
+    assert "types.T4-4Q.free: available_instances on 0000:3b:00.0 says" in reasons(gpu)
 
 
 @pytest.mark.field("A01")
@@ -166,7 +169,7 @@ def test_a_counter_that_cannot_be_read_is_unknown(bare: Host) -> None:
     counter = bare.pci(T4) / "mdev_supported_types/nvidia-232/available_instances"
     counter.unlink()
     counter.mkdir()
-    assert "available_instances cannot be read" in reasons(by_address(bare)[T4])
+    assert "types.T4-4Q.free: available_instances on 0000:3b:00.0 cannot be read" in reasons(by_address(bare)[T4])
 
 
 @pytest.mark.field("B05")
@@ -217,7 +220,8 @@ def test_a_captured_function_is_read(bare: Host) -> None:
     plant(bare.root, f"{folder}/0000:08:01.7/physfn -> {folder}/0000:08:00.0")
     plant(bare.root, f"{folder}/0000:08:00.0/virtfn11 -> {folder}/0000:08:01.7")
     (gpu,) = gpus.inventory(bare)
-    assert (gpu.framework, gpu.memory_mib, gpu.unknown) == (Framework.MDEV_VF, 16384, ())
+    assert (gpu.framework, gpu.memory_mib) == (Framework.MDEV_VF, 16384)
+    assert {gap.what for gap in gpu.unknown} & {"types", "frame_buffer_mib"} == set()
     assert {each.name for each in gpu.types if each.free_cells} == {"A2-4Q", "A2-4A", "A2-4C"}
     assert {each.size_group for each in gpu.types if each.free_cells} == {"4G"}
 

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from vmctl import domain, gpus, licence, network, picture, reconcile, seed, state, storage
+from vmctl import diagnose, domain, gpus, licence, network, picture, reconcile, seed, state, storage
 from vmctl.board import Pinning
 from vmctl.card import GPU, Framework, ProvidedVGPU
 from vmctl.errors import Code, VmctlError
@@ -59,7 +59,7 @@ def start(
     if len(provided) != len(wish.vgpus):
         raise VmctlError(Code.FAILED, f"{wish.name} has not all its vGPUs.", "Wait for the next apply.", retry=True)
     token = None if wish.seed.licence is None else licence.token(site.licence_token)
-    devices = [gpus.device(vgpu) for vgpu in provided]
+    devices = [device for vgpu in provided for device in gpus.devices(site.host, vgpu)]
     bring_up_filter(site.host, hypervisor)
     make_console_folder(site, hypervisor)
     folder = storage.folder(site.storage, wish.machine)
@@ -90,11 +90,12 @@ def start(
 
 def boot(host: Host, hypervisor: Hypervisor, plan: domain.Blueprint) -> None:
     """Start it, with the boot console where its vGPU turns out to have no picture; told why where it fails."""
+    began = host.now()
     try:
         hypervisor.start(domain.render(plan))
     except VmctlError as error:
         if plan.shows is None or not picture.is_refused(error):
-            raise
+            raise diagnose.explained(host, error, began, plan.machine.name) from error
         boot(host, hypervisor, replace(plan, shows=None))
 
 

@@ -7,7 +7,7 @@ from vmctl import __version__
 from vmctl.cards_report import gaps_json, gpu_json, holder_json
 from vmctl.documents import SCHEMA, Json
 from vmctl.errors import VmctlError
-from vmctl.observation import Observation, ObservedMachine
+from vmctl.observation import Disk, Observation, ObservedMachine
 from vmctl.state import Memory
 from vmctl.steps import Refuse, Step
 
@@ -81,7 +81,7 @@ def report_json(
             for other in observed.foreign
         ],
         "vgpus": [{"gpu": vgpu.gpu} | holder_json(vgpu, whose) for vgpu in observed.vgpus],
-        "disks": [{"machine": disk.machine, "mib": disk.mib, "seed": disk.seed} for disk in observed.disks],
+        "disks": [_disk(disk) for disk in observed.disks],
         "gpus": [gpu_json(gpu, whose) for gpu in observed.gpus],
         "unknown": gaps_json(observed.unknown),
         "steps": [outcome.to_json() for outcome in outcomes],
@@ -103,4 +103,9 @@ def _machine(machine: ObservedMachine) -> Json:
         "address": machine.address,
         "vgpus": [vgpu.uuid for vgpu in mark.vgpus],
         "trouble": machine.trouble,
+        "screen": machine.screen.value,
     }
+
+
+def _disk(disk: Disk) -> Json:
+    return {"machine": disk.machine, "mib": disk.mib, "seed": disk.seed, "present": disk.present}

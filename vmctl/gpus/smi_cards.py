@@ -15,6 +15,9 @@ HOST_VGPU = "Host VGPU"
 MIXED_SINCE = 550
 """The driver release that brought vGPUs of several sizes on one GPU (dossier 3.1); older ones have no line for it."""
 
+ROUNDED_MIB = 4
+"""Each of the four numbers of a memory is rounded for itself."""
+
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 SWITCH = {"enabled": True, "disabled": False}
 POLICIES = {
@@ -64,7 +67,7 @@ def figures(card: Section) -> GPUFigures:
     power = card.get("GPU Power Readings", "Power Draw") or card.get("Power Readings", "Power Draw")
     return GPUFigures(
         load=_load(card),
-        memory_used_mib=number(card.get("FB Memory Usage", "Used"), "MiB"),
+        memory_used_mib=_memory_used(card),
         temperature_c=number(card.get("Temperature", "GPU Current Temp"), "C"),
         power_w=amount(power, "W"),
     )
@@ -75,6 +78,15 @@ def _load(section: Section) -> Load:
         number(section.get("Utilization", label), "%") for label in ("GPU", "Memory", "Encoder", "Decoder")
     )
     return Load(gpu, memory, encoder, decoder)
+
+
+def _memory_used(section: Section) -> int | None:
+    """MiB; nothing where the sum is wrong, for then a line of another memory stands among them."""
+    total, used, free = (number(section.get("FB Memory Usage", label), "MiB") for label in ("Total", "Used", "Free"))
+    reserved = number(section.get("FB Memory Usage", "Reserved"), "MiB") or 0
+    if total is None or used is None or free is None or abs(total - reserved - used - free) > ROUNDED_MIB:
+        return None
+    return used
 
 
 # Of what runs on it: `nvidia-smi vgpu -q` ---------------------------------------------------------
@@ -109,7 +121,7 @@ def _running(section: Section) -> VGPUFigures | None:
         instance=number(section.get("GPU Instance ID")),
         licence=licence(section.get("License Status")),
         guest_driver=None if absent(guest) else guest,
-        frame_buffer_used_mib=number(section.get("FB Memory Usage", "Used"), "MiB"),
+        frame_buffer_used_mib=_memory_used(section),
     )
     return VGPUFigures(active, _load(section), number(section.get("FB Memory Usage", "Total"), "MiB"))
 
@@ -146,10 +158,14 @@ def plain(name: str) -> str:
 def types(section: Section) -> Mapping[str, TypeFacts] | Untold:
     """Every type by name; nothing where one of them has no name or no number, for then lines are missing."""
     found = {}
-    for block in section.all("vGPU Type ID"):
+    blocks = section.all("vGPU Type ID")
+    untold = Untold("nvidia-smi vgpu -v lists a vGPU type without a name or number of its own.")
+    if sum(line.label == "Name" for line in section.walk()) != len(blocks):
+        return untold
+    for block in blocks:
         name, own = block.get("Name"), number(block.value)
         if name is None or own is None or plain(name) in found:
-            return Untold("nvidia-smi vgpu -v lists a vGPU type without a name or number of its own.")
+            return untold
         found[plain(name)] = _type(plain(name), own, block)
     return found
 

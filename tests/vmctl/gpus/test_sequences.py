@@ -134,8 +134,8 @@ from vmctl import gpus
 from vmctl.errors import VmctlError
 from vmctl.model import Regime, WantedVGPU
 from vmctl.simulate import SimulatedHost
-folder, gpu, name, handle, *uuids = sys.argv[1:]
-host = SimulatedHost("killed", root=Path(folder) / "root", state_dir=Path(folder) / "state")
+folder, state, gpu, name, handle, *uuids = sys.argv[1:]
+host = SimulatedHost("killed", root=Path(folder) / "root", state_dir=Path(folder) / state)
 print("ready", flush=True)
 while host.root.exists():
     for number, share in enumerate(uuids):
@@ -165,7 +165,7 @@ def test_killed_anywhere_the_next_call_finds_a_whole_tree(
     uuids = UUIDS[:3]
     for _ in range(rounds):
         child = subprocess.Popen(
-            [sys.executable, "-c", WORKER, str(memory), gpu, name, "0", *uuids],
+            [sys.executable, "-c", WORKER, str(memory), "state", gpu, name, "0", *uuids],
             stdout=subprocess.PIPE,
             cwd=Path(__file__).parents[3],
         )
@@ -205,11 +205,11 @@ def looks_whole(host: SimulatedHost) -> None:
 
 
 def test_two_at_once_never_make_two_sizes(memory: Path) -> None:
-    """Even without vmctl's own lock: the kernel answers one write at a time."""
+    """Even without vmctl's own lock, and with notes apart: the kernel answers one write at a time."""
     prepare(memory / "root", "t4")
     children = [
         subprocess.Popen(
-            [sys.executable, "-c", WORKER, str(memory), "0000:3b:00.0", name, "0", str(uuid.uuid4())],
+            [sys.executable, "-c", WORKER, str(memory), name, "0000:3b:00.0", name, "0", str(uuid.uuid4())],
             stdout=subprocess.DEVNULL,
             cwd=Path(__file__).parents[3],
         )

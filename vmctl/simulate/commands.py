@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 
 from vmctl.errors import Code, VmctlError
 from vmctl.host import Answer
@@ -26,6 +27,8 @@ def answer(kernel: Kernel, command: Sequence[str]) -> Answer | None:
             return sriov.manage(kernel, words)
         case "modprobe":
             return Answer(0, "", "")
+        case "modinfo" if "nvidia" in words:
+            return Answer(0, "NVIDIA\n" if has_nvidia(kernel) else "", "")
         case "dmesg" | "journalctl":
             log = kernel.root / LOG
             return Answer(0, log.read_text() if log.exists() else "", "")
@@ -35,3 +38,28 @@ def answer(kernel: Kernel, command: Sequence[str]) -> Answer | None:
 
 def has_nvidia(kernel: Kernel) -> bool:
     return any(card.board.vendor == NVIDIA for card in kernel.cards)
+
+
+UNITS = ("nvidia-vgpud.service", "nvidia-vgpu-mgr.service")
+RUNNING = {
+    "LoadState": "loaded",
+    "ActiveState": "active",
+    "SubState": "running",
+    "Result": "success",
+    "UnitFileState": "enabled",
+}
+
+
+def with_units(kernel: Kernel, command: Sequence[str], answer: Answer) -> Answer:
+    """What systemd tells of the driver's services, which the real machine has not."""
+    if os.path.basename(command[0]) != "systemctl" or "show" not in command or not has_nvidia(kernel):
+        return answer
+    blocks = [_running(block) for block in answer.output.split("\n\n")]
+    return replace(answer, output="\n\n".join(blocks))
+
+
+def _running(block: str) -> str:
+    if not any(f"Id={unit}" in block.splitlines() for unit in UNITS):
+        return block
+    pairs = (line.partition("=") for line in block.splitlines())
+    return "\n".join(f"{key}={RUNNING.get(key, value)}" for key, _, value in pairs)

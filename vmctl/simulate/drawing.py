@@ -85,6 +85,7 @@ class Drawing:
             if not os.path.lexists(self.tree.path(f"{DEVICES}/{function}")):
                 self._with(function, number)
         self.tree.show(f"{physical}/sriov_numvfs", str(len(wanted)))
+        self.tree.show(f"{physical}/sriov_drivers_autoprobe", str(int(self.own.autoprobe)))
         self.tree.file(f"{SHOWN}/{address}/none", HEADER)
 
     def _with(self, function: str, number: int) -> None:
@@ -137,37 +138,40 @@ class Drawing:
     # -- drivers
 
     def _drivers(self) -> None:
-        board = self.card.board
-        self.bind(self.card.address, board.driver)
-        for companion in self.card.companions:
-            self.bind(companion.address, companion.driver)
-        for function in self.card.functions[: self.own.vfs]:
-            self.bind(function, board.driver)
+        board, open_groups = self.card.board, dict[str, bool]()
+        functions = [(self.card.address, board.driver), *((each.address, each.driver) for each in self.card.companions)]
+        for function, default in (*functions, *((each, board.driver) for each in self.card.functions[: self.own.vfs])):
+            group = self.tree.target(f"{self.device(function)}/iommu_group") or ""
+            open_groups[group] = self._bind(function, default, group) or open_groups.get(group, False)
+        for group, is_open in open_groups.items():
+            if is_open:
+                self.tree.file(f"dev/vfio/{group}", "", 0o600)
+            else:
+                self.tree.gone(f"dev/vfio/{group}")
 
-    def bind(self, function: str, default: str | None) -> None:
-        """Show which driver has a function, and the node that user space gets for it."""
-        device, driver = f"{DEVICES}/{function}", self.driver(function, default)
+    def _bind(self, function: str, default: str | None, group: str) -> bool:
+        """Show which driver has a function; tells whether user space gets a node for it.
+
+        A VFIO driver shows a vfio-dev folder; of this vendor's VFs nvidia itself is one (1.3).
+        """
+        device, driver = self.device(function), self.driver(function, default)
         before = self.tree.target(f"{device}/driver")
         if before is not None and before != driver:
             self.tree.gone(f"{DRIVERS}/{before}/{function}")
             self.tree.gone(f"{device}/driver")
-        if driver is not None:
+        if driver is not None and before != driver:
             self.tree.link(f"{device}/driver", f"{DRIVERS}/{driver}")
-            self.tree.link(f"{DRIVERS}/{driver}/{function}", self.device(function))
+            self.tree.link(f"{DRIVERS}/{driver}/{function}", device)
+            for name in ("bind", "unbind"):
+                self.tree.file(f"{DRIVERS}/{driver}/{name}", "", 0o200)
         self.tree.show(f"{device}/driver_override", self.state.overrides.get(function, "(null)"))
-        self._node(function, driver)
-
-    def _node(self, function: str, driver: str | None) -> None:
-        """A VFIO driver shows a vfio-dev folder; of this way's VFs nvidia itself is one (1.3)."""
-        device = f"{DEVICES}/{function}"
-        group = self.tree.target(f"{device}/iommu_group") or ""
         virtual = self.card.board.framework == "vendor-vfio" and function in self.card.functions
-        if driver == "vfio-pci" or (virtual and driver == "nvidia"):
+        vfio = driver == "vfio-pci" or (virtual and driver == "nvidia")
+        if vfio:
             self.tree.folder(f"{device}/vfio-dev/vfio{int(group) * 8 + int(function[-1])}")
-            self.tree.file(f"dev/vfio/{group}", "", 0o600)
-        elif os.path.lexists(self.tree.path(f"{device}/vfio-dev")):
+        else:
             self.tree.gone(f"{device}/vfio-dev")
-            self.tree.gone(f"dev/vfio/{group}")
+        return vfio
 
     # -- what the vendor's module shows
 

@@ -7,6 +7,8 @@ kernel writes and the driver's commands by the rules of the vGPU dossier. What i
 
 from __future__ import annotations
 
+import errno
+import os
 import tempfile
 import time
 import uuid
@@ -15,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vmctl.errors import Code, VmctlError, bad_input
-from vmctl.host import Answer, Host
+from vmctl.host import Answer, Host, TooSlow
 from vmctl.model import MediatedDevice, PCIFunction, StandInVideo
-from vmctl.simulate import commands
-from vmctl.simulate.kernel import LAYOUT_FILE, Busy, Kernel, lose
+from vmctl.simulate import attributes, commands, faults
+from vmctl.simulate.kernel import LAYOUT_FILE, LOG, Busy, Kernel, lose
 from vmctl.simulate.layouts import LAYOUTS
 from vmctl.simulate.machine import BOOT_ID, build
 
@@ -59,6 +61,7 @@ def reboot(root: Path) -> None:
     with kernel.alone() as state:
         lose(state, kernel.cards, rebooted=True)
         kernel.tree.show(BOOT_ID, str(uuid.uuid4()), 0o444)
+        (kernel.root / LOG).unlink(missing_ok=True)
         state.boot = kernel.boot_id()
         kernel.settle(state)
 
@@ -91,15 +94,39 @@ class SimulatedHost(Host):
 
     def run(self, command: Sequence[str], *, limit: float = 10.0, given: str = "") -> Answer:
         """The driver's tools and the kernel's log are the simulated machine's; any other command is run for real."""
-        answer = commands.answer(Kernel(self.root.resolve()), list(command))
-        return answer if answer is not None else super().run(command, limit=limit, given=given)
+        fault = faults.take(self.root, " ".join(command))
+        if fault is not None:
+            time.sleep(min(fault.delay, limit))
+            if fault.delay > limit:
+                raise too_slow(command[0], limit)
+            if fault.output is not None or fault.status or not fault.effect:
+                return Answer(fault.status, fault.output or "", "")
+        kernel = Kernel(self.root.resolve())
+        answer = commands.answer(kernel, command)
+        if answer is None:
+            answer = super().run(command, limit=limit, given=given)
+        return commands.with_units(kernel, command, answer)
 
     def _store(self, path: Path, value: str) -> None:
+        fault = faults.take(self.root, self._inside(path))
+        if fault is not None:
+            time.sleep(min(fault.delay, self.write_limit))
+            if fault.delay > self.write_limit:
+                raise self._asleep(path)
+            if fault.error is not None:
+                number = int(getattr(errno, fault.error))
+                raise OSError(number, os.strerror(number), str(path))
+            if not fault.effect:
+                return
+        self._answered(path, value.strip())
+
+    def _answered(self, path: Path, value: str) -> None:
+        """Write, and wait while the kernel sleeps; not for ever."""
         kernel = Kernel(self.root.resolve())
         end = time.monotonic() + self.write_limit
         while True:
             try:
-                kernel.write(path, value.strip())
+                attributes.write(kernel, path, value)
                 return
             except Busy:
                 if time.monotonic() > end:
@@ -111,3 +138,8 @@ class SimulatedHost(Host):
         what = f"The kernel does not come back from a write to {self._inside(path)}."
         advice = "Find out what holds the device (fuser -v /dev/nvidia* /dev/vfio/*) and end that."
         return VmctlError(Code.BUSY, what, advice, retry=True)
+
+
+def too_slow(tool: str, limit: float) -> TooSlow:
+    """As from a command that was ended at its limit."""
+    return TooSlow(Code.FAILED, f"{tool} gave no answer in {limit:g} s.", "Look at what holds it.", retry=True)

@@ -35,6 +35,7 @@ def build(root: Path, layout: str) -> None:
     tree, cards = Tree(root), tuple(LAYOUTS[layout])
     for name in BORROWED:
         tree.link(name.lstrip("/"), name)
+    tree.file("sys/firmware/acpi/tables/DMAR", "")
     for folder in ("sys/bus/pci/devices", "sys/bus/pci/drivers/vfio-pci", "sys/class/iommu/dmar0", "dev/vfio"):
         tree.folder(folder)
     tree.file("sys/bus/pci/drivers_probe", "", 0o200)
@@ -77,8 +78,9 @@ def _modules(tree: Tree, cards: tuple[Card, ...]) -> None:
         "GCC version:  gcc version 12.2.0 (Debian 12.2.0-14)",
     )
     tree.file("dev/nvidiactl", "", 0o666)
-    if any(card.board.vfs for card in cards):
-        tree.file("usr/lib/nvidia/sriov-manage", "#!/bin/sh", 0o755)
+    for name in ("usr/bin/nvidia-vgpu-mgr", "usr/bin/nvidia-vgpud", "usr/lib/nvidia/sriov-manage"):
+        tree.file(name, "", 0o755)
+    tree.file(f"usr/lib/x86_64-linux-gnu/libnvidia-ml.so.{version}", "", 0o755)
 
 
 def _physical(drawing: Drawing) -> None:
@@ -89,9 +91,9 @@ def _physical(drawing: Drawing) -> None:
     drawing.function(address, card.group)
     tree.file(f"{device}/boot_vga", "1" if card.boot_screen else "0")
     tree.file(f"{device}/reset_method", "flr bus", 0o644)
+    tree.file(f"{device}/resource", _regions(board.total_mib))
     if board.vfs:
         tree.file(f"{device}/sriov_totalvfs", str(board.vfs))
-        tree.file(f"{device}/sriov_drivers_autoprobe", "1", 0o644)
     tree.link(f"{DEVICES}/{address}", device)
     for companion in card.companions:
         place = drawing.device(companion.address)
@@ -109,3 +111,10 @@ def _physical(drawing: Drawing) -> None:
             tree.file(f"{place}/boot_vga", "1" if companion.boot_screen else "0")
         drawing.join(companion.address, card.group if companion.group is None else companion.group)
         tree.link(f"{DEVICES}/{companion.address}", place)
+
+
+def _regions(total_mib: int) -> str:
+    """The memory windows: registers, and one that shows the whole frame buffer (7.3)."""
+    size = 1 << max(total_mib - 1, 255).bit_length() + 20
+    rows = ((0xE7000000, 16 << 20, 0x40200), (0x222800000000, size, 0x14220C))
+    return "\n".join(f"{start:#018x} {start + length - 1:#018x} {flags:#018x}" for start, length, flags in rows)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+
 from vmctl.host import Answer
-from vmctl.simulate.kernel import Kernel
+from vmctl.simulate.drawing import DEVICES
+from vmctl.simulate.kernel import Busy, Kernel, refuse
 from vmctl.simulate.layouts import Card
 from vmctl.simulate.state import State
 
@@ -43,3 +46,34 @@ def _switch(state: State, card: Card, count: int) -> None:
     for function in card.functions:
         state.drivers.pop(function, None)
         state.overrides.pop(function, None)
+
+
+def set_count(kernel: Kernel, state: State, function: str, value: str) -> None:
+    """The kernel's own switch. NVIDIA's driver has none behind it; others refuse to go from one number to another."""
+    where = kernel.root / DEVICES / function / "sriov_numvfs"
+    card = kernel.card_of(function)
+    if card is None or not value.isdecimal():
+        refuse(errno.EINVAL, where)
+    if card.board.driver == "nvidia" or state.drivers.get(function, card.board.driver) != card.board.driver:
+        refuse(errno.ENOENT, where)
+    own, count = state.cards[function], int(value)
+    if count > card.board.vfs:
+        refuse(errno.ERANGE, where)
+    if count and own.vfs and count != own.vfs:
+        refuse(errno.EBUSY, where)
+    for each in card.functions[: own.vfs]:
+        if kernel.group_in_use(each):
+            raise Busy(each)
+    _switch(state, card, count)
+    if not own.autoprobe:
+        state.drivers |= dict.fromkeys(card.functions[:count])
+    kernel.settle(state, card)
+
+
+def set_autoprobe(kernel: Kernel, state: State, function: str, value: str) -> None:
+    """Whether new VFs get a driver by themselves (1.3)."""
+    card = kernel.card_of(function)
+    if card is None or value not in ("0", "1"):
+        refuse(errno.EINVAL, kernel.root / DEVICES / function / "sriov_drivers_autoprobe")
+    state.cards[function].autoprobe = value == "1"
+    kernel.settle(state, card)

@@ -41,6 +41,7 @@ class CardState:
     mixed: bool = False
     policy: int = 1
     time_slice_ns: int | None = None
+    autoprobe: bool = True
     unlocked: bool = False  # 1 in the module's unbindLock: nothing new may take the GPU
     instances: dict[str, Instance] = field(default_factory=dict)
     vgpus: dict[str, VGPU] = field(default_factory=dict)

@@ -65,6 +65,8 @@ def _modules(tree: Tree, cards: tuple[Card, ...]) -> None:
     nvidia = any(card.board.vendor == NVIDIA for card in cards)
     for module in (*MODULES, *(NVIDIA_MODULES if nvidia else ()), *(("mdev",) if mediated else ())):
         tree.folder(f"sys/module/{module}")
+    for name in ("bind", "unbind"):
+        tree.file(f"sys/bus/pci/drivers/vfio-pci/{name}", "", 0o200)
     if mediated:
         tree.folder("sys/bus/mdev/devices")
         tree.folder("sys/class/mdev_bus")

@@ -229,17 +229,6 @@ def test_a_release_of_something_else_under_the_same_uuid_is_refused(t4: Simulate
     assert gpus.provided(t4) == [made]
 
 
-@pytest.mark.field("A12")
-def test_fifty_rounds_leave_nothing(t4: SimulatedHost) -> None:
-    before = sorted(path.relative_to(t4.root) for path in t4.root.rglob("*"))
-    driver = t4.link(t4.pci(T4) / "driver")
-    for _ in range(50):
-        gpus.release(t4, gpus.provide(t4, wanted(T4, "T4-16Q")))
-    left = {path.relative_to(t4.root) for path in t4.root.rglob("*")} - set(before)
-    assert {str(path) for path in left} <= {".lock", ".booted"}
-    assert t4.link(t4.pci(T4) / "driver") == driver
-
-
 @pytest.mark.field("A05")
 @pytest.mark.field("A10")
 def test_a_card_that_is_not_ready_yet_says_so_and_is_worth_another_try(bare: Host) -> None:

@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import partial
 
 from vmctl.checks.finding import HOST, Answer, Evidence, Finding, Status, not_applicable, unknown
-from vmctl.checks.look import Look, look
+from vmctl.checks.look import Look, look_at
 from vmctl.checks.table import CHECKS, CardCheck, Check
 from vmctl.errors import Exit, VmctlError
 from vmctl.site import Site
@@ -17,7 +17,7 @@ __all__ = ["CHECKS", "Evidence", "Finding", "Status", "document", "examine", "ex
 
 def run(site: Site) -> list[Finding]:
     """Every check, whatever the others say. Raises nothing that concerns the host."""
-    return examine(look(site))
+    return examine(look_at(site))
 
 
 def examine(seen: Look) -> list[Finding]:

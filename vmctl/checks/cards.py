@@ -8,6 +8,7 @@ from vmctl.card import GPU, Mode
 from vmctl.checks.finding import Answer, Evidence, failed, not_applicable, passed, unknown, warned
 from vmctl.checks.look import Look
 from vmctl.errors import VmctlError
+from vmctl.gpus.cards import is_vfio
 
 # These leave the factory with their screen outputs on (dossier 1.0), and offer no vGPU until that is changed.
 DISPLAY_CARDS = {
@@ -26,7 +27,10 @@ def present(look: Look) -> Answer:
     """A host of a portal has GPUs."""
     if look.gpus:
         return passed(*((gpu.address, gpu.model) for gpu in look.gpus))
-    nothing = ("/sys/bus/pci/devices", "no NVIDIA, AMD or Intel display function")
+    bus = "/sys/bus/pci/devices"
+    if not look.entries(bus):
+        return unknown("Look whether /sys is mounted, or collect the host anew.", (bus, "shows no device at all"))
+    nothing = (bus, "no NVIDIA, AMD or Intel display function")
     return warned("Put a GPU into this host, or take the host out.", nothing)
 
 
@@ -79,9 +83,12 @@ def _without_room(look: Look, gpu: GPU) -> str | None:
 def functions(look: Look, gpu: GPU) -> Answer:
     """Whether the virtual functions are on: they are off again after each boot (field log A05)."""
     source = f"/sys/bus/pci/devices/{gpu.address}/sriov_numvfs"
+    reason = _gap(gpu, "vfs")
+    if reason is not None:
+        return unknown("Read the file on the host.", (source, reason))
     if gpu.vfs is None or gpu.vfs.total == 0:
         return not_applicable((source, "the card shows no SR-IOV"))
-    if gpu.driver == "vfio-pci":
+    if is_vfio(gpu.driver):
         return not_applicable((source, "the card is given away whole"))
     seen = Evidence(source, f"{gpu.vfs.enabled} of {gpu.vfs.total}")
     if gpu.vfs.enabled:
@@ -103,7 +110,7 @@ def ecc(look: Look, gpu: GPU) -> Answer:
 
 
 def _pending(gpu: GPU, what: str, mode: Mode | None, remedy: str, judge: Callable[..., Answer]) -> Answer:
-    reason = next((gap.reason for gap in gpu.unknown if gap.what == what), None)
+    reason = _gap(gpu, what)
     if mode is None and reason is not None:
         return unknown("Look at what nvidia-smi -q says.", (what, reason))
     if mode is None:
@@ -112,6 +119,11 @@ def _pending(gpu: GPU, what: str, mode: Mode | None, remedy: str, judge: Callabl
     if mode.current == mode.pending:
         return passed(said)
     return judge(remedy, said)
+
+
+def _gap(gpu: GPU, what: str) -> str | None:
+    """Why a field of the card could not be told."""
+    return next((gap.reason for gap in gpu.unknown if gap.what == what), None)
 
 
 def _word(on: bool) -> str:

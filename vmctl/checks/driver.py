@@ -10,6 +10,7 @@ from vmctl.checks import distribution, modules, units
 from vmctl.checks.finding import Answer, Evidence, failed, not_applicable, passed, unknown, warned
 from vmctl.checks.look import SMI, Look
 from vmctl.errors import VmctlError
+from vmctl.gpus.cards import is_vfio
 
 MODULE = "/sys/module/nvidia/version"
 PROC = "/proc/driver/nvidia/version"
@@ -24,7 +25,7 @@ MISMATCH = re.compile(r"version mismatch|API mismatch", re.IGNORECASE)
 def bound(look: Look, gpu: GPU) -> Answer:
     """Which driver a card is on."""
     link = Evidence(f"/sys/bus/pci/devices/{gpu.address}/driver", gpu.driver or "none")
-    if gpu.driver == "vfio-pci":
+    if is_vfio(gpu.driver):
         return not_applicable(link, ("whole card", "given to a machine whole, or kept for that"))
     if gpu.driver in modules.STRANGERS:
         return failed(modules.without(look, [gpu.driver]), link)

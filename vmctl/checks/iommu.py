@@ -9,6 +9,7 @@ from vmctl.card import GPU
 from vmctl.checks import boot
 from vmctl.checks.finding import Answer, Evidence, failed, not_applicable, passed, unknown, warned
 from vmctl.checks.look import Look
+from vmctl.gpus.cards import is_vfio
 
 GROUPS = "/sys/kernel/iommu_groups"
 CLASS = "/sys/class/iommu"
@@ -19,8 +20,8 @@ NO_EVIDENCE = ("amd_iommu=on", "iommu=pt", "intel_iommu=on", "iommu=on")
 REMAPPING_OFF = ("intremap=off", "nointremap", "intremap=nosid")
 UNSAFE = "/sys/module/vfio_iommu_type1/parameters/allow_unsafe_interrupts"
 SAFE_AGAIN = "Take allow_unsafe_interrupts=1 out of /etc/modprobe.d; this host does not need it. Then reboot."
-NO_HOST_DRIVER = ("vfio-pci", "pci-stub", "pcieport", None)
-"""Drivers that leave a group viable; other VFIO drivers show by their vfio-dev folder (7.2)."""
+NO_HOST_DRIVER = ("pci-stub", "pcieport", None)
+"""Drivers beside VFIO's that leave a group viable (7.2); VFIO's own variants show by their vfio-dev folder."""
 
 
 def enabled(look: Look) -> Answer:
@@ -35,7 +36,7 @@ def enabled(look: Look) -> Answer:
     firmware = Evidence("/sys/firmware/acpi/tables", table.rsplit("/", 1)[1] if table else "neither DMAR nor IVRS")
     evidence = (found, *_units(look), firmware, *_empty_words(look))
     # Mediated devices on the card itself work without one; whole functions, VFs among them, do not.
-    needed = any(gpu.vfs is not None or gpu.driver == "vfio-pci" for gpu in look.gpus)
+    needed = any(gpu.vfs is not None or is_vfio(gpu.driver) for gpu in look.gpus)
     return (failed if needed else warned)(_remedy(look, table), *evidence)
 
 
@@ -108,7 +109,7 @@ def group_viable(look: Look, gpu: GPU) -> Answer:
     override = [word for word in boot.words(look.host) if word.startswith("pcie_acs_override=")]
     foreign = [member for member in members if _blocks(look, gpu, member)]
     shared = _shared_functions(look, gpu)
-    if foreign and gpu.driver == "vfio-pci":
+    if foreign and is_vfio(gpu.driver):
         return failed(f"Give these to vfio-pci, too, or take their driver away: {', '.join(foreign)}.", *evidence)
     if shared:
         said = f"{len(shared)} functions of the card share one group: they go to one machine together"
@@ -136,12 +137,13 @@ def _is_bridge(look: Look, member: str) -> bool:
 
 def _blocks(look: Look, gpu: GPU, member: str) -> bool:
     """Whether a member's driver keeps the group from a machine. The card's own other functions go with it."""
-    if member.rpartition(".")[0] == gpu.address.rpartition(".")[0] and gpu.driver != "vfio-pci":
+    if member.rpartition(".")[0] == gpu.address.rpartition(".")[0] and not is_vfio(gpu.driver):
         return False
     folder = look.host.pci(member)
     if member == gpu.address or _is_bridge(look, member) or (folder / "physfn").is_symlink():
         return False
-    return look.host.link(folder / "driver") not in NO_HOST_DRIVER and not (folder / "vfio-dev").is_dir()
+    driver = look.host.link(folder / "driver")
+    return driver not in NO_HOST_DRIVER and not is_vfio(driver) and not (folder / "vfio-dev").is_dir()
 
 
 def _shared_functions(look: Look, gpu: GPU) -> list[str]:

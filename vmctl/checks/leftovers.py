@@ -47,7 +47,8 @@ def _removal(look: Look, share: ProvidedVGPU) -> str:
 
 def _give_back(look: Look, address: str) -> str:
     """How a function goes back to the driver that the kernel would choose (dossier 1.4)."""
-    unbind = f"echo {address} > {BUS}/{address}/driver/unbind; " if look.there(f"{BUS}/{address}/driver") else ""
+    bound = look.host.link(look.host.pci(address) / "driver") is not None
+    unbind = f"echo {address} > {BUS}/{address}/driver/unbind; " if bound else ""
     return f"{unbind}echo > {BUS}/{address}/driver_override; echo {address} > /sys/bus/pci/drivers_probe"
 
 

@@ -166,7 +166,7 @@ def unreadable(name: str, error: OSError) -> VmctlError:
     return VmctlError(Code.COULD_NOT_TELL, f"{name} cannot be read: {error.strerror or error}.", remedy)
 
 
-def look(site: Site) -> Look:
+def look_at(site: Site) -> Look:
     """Ask everything about a host at the same time; at most `ALL_SECONDS`. Raises nothing that concerns the host."""
     host = site.host
     questions: dict[str, Callable[[], object]] = {

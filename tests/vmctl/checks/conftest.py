@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from vmctl.host import Answer, Host
-from vmctl.kvm import WORKS
-from vmctl.simulate import SimulatedHost, prepare
-from vmctl.site import Site
+from tests.vmctl.checks import hosts
+from vmctl.host import Host
 
 
 @pytest.fixture
@@ -21,22 +18,7 @@ def bare(tmp_path: Path) -> Host:
 
 
 @pytest.fixture
-def t4(tmp_path: Path) -> SimulatedHost:
-    prepare(tmp_path / "t4", "t4")
-    return SimulatedHost("t4", root=tmp_path / "t4", state_dir=tmp_path / "t4-state", clock_state=lambda: 0)
-
-
-@pytest.fixture
-def site(t4: SimulatedHost, tmp_path: Path) -> Site:
-    """The T4 host, with libvirt's own in-process test driver behind it."""
-    (tmp_path / "storage").mkdir()
-    return Site(
-        host=replace(
-            t4, commands=lambda command, *, limit, given="": Answer(WORKS, "", "")
-        ),  # a machine where KVM works
-        libvirt_uri="test:///default",
-        storage=tmp_path / "storage",
-        images=tmp_path / "images",
-        run_dir=tmp_path / "run",
-        network="default",
-    )
+def good(tmp_path: Path) -> Host:
+    """A host with a T4 that every check passes."""
+    (tmp_path / "root").mkdir()
+    return hosts.good(tmp_path / "root")

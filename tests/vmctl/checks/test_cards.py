@@ -1,0 +1,100 @@
+"""How a card is set: screen outputs, virtual functions, changes that wait for a reset."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.vmctl.checks.hosts import BUS, GPU, denied, one, said, seen, spoil
+from vmctl.card import Mode, Unknown
+from vmctl.checks import Status
+from vmctl.gpus.facts import DriverFacts
+from vmctl.host import Host
+
+CARD = f"{BUS}/{GPU}"
+NO_TYPES = f"- {CARD}/mdev_supported_types"
+A6000 = f"{CARD}/device = 0x2230\n{CARD}/class = 0x030000"
+FLOOD = f"[   1.0] nvidia {GPU}: not enough MMIO resources for SR-IOV\n"
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "told"),
+    [
+        ("", Status.PASS, ""),
+        (f"{NO_TYPES}\n{A6000}", Status.FAIL, "displaymodeselector"),
+        (A6000, Status.PASS, ""),  # it offers types: somebody has switched it already
+        (f"{NO_TYPES}\n{A6000}\n{CARD}/class = 0x030200", Status.PASS, ""),
+        (f"{CARD}/boot_vga = 1", Status.FAIL, "board's own graphics"),
+        (f"{CARD}/boot_vga = 0", Status.PASS, ""),
+        (f"{CARD}/vendor = 0x8086", Status.NOT_APPLICABLE, ""),
+        (f"{CARD}/boot_vga/ = <dir>", Status.UNKNOWN, ""),
+    ],
+)
+def test_screen_outputs_are_off(good: Host, changes: str, status: Status, told: str) -> None:
+    spoil(good, changes)
+    found = one(seen(good), "display.mode", GPU)
+    assert found.status is status
+    assert told in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("changes", "log", "status"),
+    [
+        ("", said(), Status.NOT_APPLICABLE),
+        (f"{CARD}/sriov_totalvfs = 0", said(), Status.FAIL),
+        (f"{CARD}/sriov_totalvfs = 32", said(), Status.PASS),
+        (f"{CARD}/sriov_totalvfs = 32", said(FLOOD), Status.FAIL),
+        (f"{CARD}/sriov_totalvfs = 32", said(FLOOD.replace(GPU, "0000:af:00.0")), Status.PASS),
+        (f"{CARD}/sriov_totalvfs = 32", denied("dmesg"), Status.PASS),
+        (f"{CARD}/sriov_totalvfs = many", said(), Status.UNKNOWN),
+        (f"{CARD}/sriov_totalvfs/ = <dir>", said(), Status.UNKNOWN),
+    ],
+)
+def test_the_firmware_left_room(good: Host, changes: str, log: object, status: Status) -> None:
+    spoil(good, changes)
+    found = one(seen(good, dmesg=log), "sriov.firmware", GPU)
+    assert found.status is status
+    assert ("above 4G" in found.remedy) == (status is Status.FAIL)
+
+
+@pytest.mark.field("A05")
+@pytest.mark.parametrize(
+    ("changes", "status", "told"),
+    [
+        ("", Status.NOT_APPLICABLE, ""),
+        (f"{CARD}/sriov_totalvfs = 16\n{CARD}/sriov_numvfs = 16", Status.PASS, ""),
+        (f"{CARD}/sriov_totalvfs = 16\n{CARD}/sriov_numvfs = 0", Status.WARN, f"echo 16 > {CARD}/sriov_numvfs"),
+        (
+            f"{CARD}/sriov_totalvfs = 16\n{CARD}/sriov_numvfs = 0\n/usr/lib/nvidia/sriov-manage = <tool>",
+            Status.WARN,
+            f"sriov-manage -e {GPU}",
+        ),
+        (f"{CARD}/sriov_totalvfs = 16\n{CARD}/sriov_numvfs = ?", Status.UNKNOWN, ""),
+        (
+            f"{CARD}/sriov_totalvfs = 16\n{CARD}/sriov_numvfs = 0\n{CARD}/driver -> /sys/bus/pci/drivers/vfio-pci",
+            Status.NOT_APPLICABLE,
+            "",
+        ),
+    ],
+)
+def test_virtual_functions_that_are_off_are_told_with_the_command(
+    good: Host, changes: str, status: Status, told: str
+) -> None:
+    spoil(good, changes)
+    found = one(seen(good), "sriov.enabled", GPU)
+    assert found.status is status
+    assert told in found.remedy
+
+
+@pytest.mark.field("A19")
+@pytest.mark.parametrize(("name", "worst"), [("mig", Status.FAIL), ("ecc", Status.WARN)])
+def test_a_change_that_waits_for_a_reset_is_told(good: Host, name: str, worst: Status) -> None:
+    facts = {
+        Status.PASS: replace(DriverFacts(), **{name: Mode(True, True)}),
+        worst: replace(DriverFacts(), **{name: Mode(False, True)}),
+        Status.UNKNOWN: DriverFacts(unknown=(Unknown(name, "nvidia-smi hangs."),)),
+        Status.NOT_APPLICABLE: DriverFacts(),
+    }
+    for status, told in facts.items():
+        assert one(seen(good, {GPU: told}), f"{name}.pending", GPU).status is status

@@ -186,7 +186,8 @@ def _running(said: Json, samples: Mapping[str, list[int]]) -> VGPUFigures:
         guest_driver=value(said["guest_driver"]) or None,
         frame_buffer_used_mib=mib(value(said["memory_used"])),
     )
-    return VGPUFigures(active, Load(*load) if load else Load(), mib(value(said["memory"])))
+    shown = Load(*(percent if percent <= 100 else None for percent in load)) if load else Load()
+    return VGPUFigures(active, shown, mib(value(said["memory"])))
 
 
 def _licence(said: Json | None) -> str | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from tests.vmctl.checks.hosts import BUS, GPU, denied, one, said, seen, spoil
@@ -87,12 +85,17 @@ def test_virtual_functions_that_are_off_are_told_with_the_command(
     assert told in found.remedy
 
 
+def switched(name: str, now: bool, after: bool) -> DriverFacts:
+    mode = Mode(now, after)
+    return DriverFacts(mig=mode) if name == "mig" else DriverFacts(ecc=mode)
+
+
 @pytest.mark.field("A19")
 @pytest.mark.parametrize(("name", "worst"), [("mig", Status.FAIL), ("ecc", Status.WARN)])
 def test_a_change_that_waits_for_a_reset_is_told(good: Host, name: str, worst: Status) -> None:
     facts = {
-        Status.PASS: replace(DriverFacts(), **{name: Mode(True, True)}),
-        worst: replace(DriverFacts(), **{name: Mode(False, True)}),
+        Status.PASS: switched(name, True, True),
+        worst: switched(name, False, True),
         Status.UNKNOWN: DriverFacts(unknown=(Unknown(name, "nvidia-smi hangs."),)),
         Status.NOT_APPLICABLE: DriverFacts(),
     }

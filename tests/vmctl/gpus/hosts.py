@@ -44,7 +44,7 @@ def reasons(gpu: GPU) -> dict[str, str]:
 
 
 def snapshot(host: Host) -> dict[str, str]:
-    """Every file, folder and link of a machine with its content; what the simulator keeps beside it begins with a dot."""
+    """Every file, folder and link of a machine with its content. The simulator's own begin with a dot."""
     found = {}
     for path in host.root.rglob("*"):
         name = str(path.relative_to(host.root))

@@ -32,9 +32,7 @@ def ready(folder: Path, layout: str) -> SimulatedHost:
 
 @pytest.mark.field("A12")
 @pytest.mark.parametrize(("layout", "gpu", "kind", "regime"), WAYS)
-def test_fifty_rounds_leave_the_tree_as_it_was(
-    memory: Path, layout: str, gpu: str, kind: str, regime: Regime
-) -> None:
+def test_fifty_rounds_leave_the_tree_as_it_was(memory: Path, layout: str, gpu: str, kind: str, regime: Regime) -> None:
     host = ready(memory, layout)
     cells = {each.name: each.cells for each in card(host, gpu).types}
     before = snapshot(host)

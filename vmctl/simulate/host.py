@@ -101,11 +101,8 @@ class SimulatedHost(Host):
                 raise too_slow(command[0], limit)
             if fault.output is not None or fault.status or not fault.effect:
                 return Answer(fault.status, fault.output or "", "")
-        kernel = Kernel(self.root.resolve())
-        answer = commands.answer(kernel, command)
-        if answer is None:
-            answer = super().run(command, limit=limit, given=given)
-        return commands.with_units(kernel, command, answer)
+        answer = commands.answer(Kernel(self.root.resolve()), command)
+        return super().run(command, limit=limit, given=given) if answer is None else answer
 
     def _store(self, path: Path, value: str) -> None:
         fault = faults.take(self.root, self._inside(path))

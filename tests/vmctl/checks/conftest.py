@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,7 +21,8 @@ def bare(tmp_path: Path) -> Host:
 
 
 @pytest.fixture
-def good(tmp_path: Path) -> Host:
-    """A host with a T4 that every check passes."""
-    (tmp_path / "root").mkdir()
-    return hosts.good(tmp_path / "root")
+def good() -> Iterator[Host]:
+    """A host with a T4 that every check passes, in memory as the kernel's own files are."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as folder:
+        (Path(folder) / "root").mkdir()
+        yield hosts.good(Path(folder) / "root")

@@ -14,7 +14,7 @@ import jsonschema
 import pytest
 
 from tests.vmctl.checks.hosts import ANSWERS, GPU, good, seen, site, unit
-from vmctl import checks, gpus
+from vmctl import checks, gpus, kvm
 from vmctl.card import Regime
 from vmctl.checks import CHECKS, Status
 from vmctl.checks import look as looking
@@ -181,6 +181,9 @@ def test_a_simulated_host_is_examined_like_any_other(tmp_path: Path) -> None:
     host = SimulatedHost("t4", root=tmp_path / "t4", state_dir=tmp_path / "state", clock_state=lambda: 0)
     wish = WantedVGPU("00000000-0000-4000-8000-00000000aaaa", GPU, "T4-4Q", Regime.EQUAL, (0, 1), 0)
     share = gpus.provide(host, wish)
+    boot = host.read(host.path("/proc/sys/kernel/random/boot_id"))
+    told = {"boot_id": boot, "kvm": False, "domain_type": "qemu", "reason": "Tried before."}
+    kvm.memory(host).write_text(json.dumps(told))  # the test of KVM may take seconds
     found = {(finding.id, finding.subject): finding for finding in checks.run(site(host))}
     left = found["leftovers.vgpus", "host"]
     assert left.status is Status.WARN

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 NVIDIA = "0x10de"
 INTEL = "0x8086"
@@ -105,7 +106,7 @@ class Board:
                 yield Kind(f"nvidia-{number}", name, suffix[0], size * 1024, most)
         yield from self.more
 
-    @property
+    @cached_property
     def by_id(self) -> Mapping[str, Kind]:
         return {kind.driver_id: kind for kind in self.types()}
 

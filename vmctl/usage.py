@@ -50,8 +50,7 @@ class Part:
 
 def usage(site: Site, hypervisor: Hypervisor | None, now: datetime) -> Json:
     """The document. `hypervisor` None: libvirt is not to be had, so that nothing is told of machines."""
-    cards = figures.read(site.host)
-    unknown = [gap for card in cards for gap in card.unknown]
+    cards, unknown = _cards(site.host)
     machines: list[Json] = []
     if hypervisor is None:
         unknown.append(Unknown("machines", "libvirt was not asked."))
@@ -66,6 +65,14 @@ def usage(site: Site, hypervisor: Hypervisor | None, now: datetime) -> Json:
         "gpus": [_gpu(card) for card in cards],
         "unknown": [{"what": gap.what, "reason": gap.reason} for gap in unknown],
     }
+
+
+def _cards(host: Host) -> tuple[tuple[CardFigures, ...], list[Unknown]]:
+    try:
+        cards = figures.read(host)
+    except VmctlError as error:
+        return (), [Unknown("gpus", error.what)]
+    return cards, [gap for card in cards for gap in card.unknown]
 
 
 def _machines(

@@ -32,9 +32,10 @@ NVML_SECONDS = 5.0
 
 
 def read(host: Host, *, locked: bool = False) -> Mapping[str, DriverFacts]:
-    """The facts of every card that the driver drives, by address as sysfs writes it. Raises nothing.
+    """The facts of every card that the driver drives, by address as sysfs writes it.
 
-    Takes at most about 14 s. `locked`: the caller holds the lock of the cards' modes already.
+    Takes at most about 14 s. `locked`: the caller holds the lock of the cards' modes already. Raises VmctlError only
+    where the PCI bus cannot be listed.
     """
     driven = [card for card in cards.cards(host) if card.driver == DRIVER]
     if not driven:

@@ -24,7 +24,10 @@ class CardFigures:
 
 
 def read(host: Host) -> tuple[CardFigures, ...]:
-    """The figures of every card, by address; a card that another driver has, has none. Raises nothing."""
+    """The figures of every card, by address; a card that another driver has, has none.
+
+    Raises VmctlError only where the PCI bus cannot be listed.
+    """
     found = cards.cards(host)
     if not any(card.driver == DRIVER for card in found):
         return tuple(_bare(card) for card in found)

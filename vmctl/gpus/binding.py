@@ -7,6 +7,7 @@ go (field log B03), and adding it twice fails (B04).
 from __future__ import annotations
 
 from contextlib import suppress
+from pathlib import Path
 
 from vmctl.errors import Code, VmctlError
 from vmctl.gpus import processes
@@ -32,7 +33,7 @@ def on_vfio(host: Host, address: str) -> bool:
     return is_vfio(driver_of(host, address))
 
 
-def load(host: Host) -> None:
+def _load(host: Host) -> None:
     """See to it that vfio-pci is there. Raises VmctlError."""
     if host.path(f"{DRIVERS}/{VFIO}").is_dir():
         return
@@ -46,8 +47,9 @@ def to_vfio(host: Host, address: str) -> None:
     """Bind one function to vfio-pci. Raises VmctlError; what it was bound to before is the caller's to restore."""
     if on_vfio(host, address):
         return
-    override = host.pci(address) / "driver_override"
+    _load(host)
     _lock(host, address)
+    override = host.pci(address) / "driver_override"
     try:
         host.write(override, VFIO, reading=override)
         _unbind(host, address)
@@ -66,6 +68,8 @@ def give_back(host: Host, address: str, driver: str) -> None:
     try:
         if driver_of(host, address) != driver:
             _unbind(host, address)
+        elif _locked(host, address):
+            host.write(_lock_file(host, address), "0", reading=_lock_file(host, address))
         host.write(override, "\n", reading=override)
         if driver and driver_of(host, address) != driver:
             _probe(host, address)
@@ -83,7 +87,7 @@ def is_back(host: Host, address: str, driver: str) -> bool:
     now = driver_of(host, address)
     if is_vfio(driver):
         return now == driver
-    return not (is_vfio(now) or _overridden(host, address) or (driver and not now))
+    return not (is_vfio(now) or _overridden(host, address) or (driver and not now) or _locked(host, address))
 
 
 def _overridden(host: Host, address: str) -> bool:
@@ -105,7 +109,7 @@ def _unbind(host: Host, address: str) -> None:
 
 def _lock(host: Host, address: str) -> None:
     """NVIDIA's driver lets nobody open a card while this is 1; it stays 0 while somebody has it open (dossier 1.4)."""
-    path = host.path(f"/proc/driver/nvidia/gpus/{address}/unbindLock")
+    path = _lock_file(host, address)
     if driver_of(host, address) != "nvidia" or not path.exists():
         return
     found: str | None = None
@@ -115,6 +119,15 @@ def _lock(host: Host, address: str) -> None:
         holders = processes.holding(host, processes.gpu_nodes(host, address) | {"/dev/nvidiactl"})
         who = processes.named(holders) or "somebody"
         raise VmctlError(Code.BUSY, f"GPU {address} is held by {who}.", "End them, then try again.", retry=True)
+
+
+def _locked(host: Host, address: str) -> bool:
+    """Whether a run that was killed before it unbound the card keeps everybody else from opening it."""
+    return (host.read_or_none(_lock_file(host, address)) or "").strip() == "1"
+
+
+def _lock_file(host: Host, address: str) -> Path:
+    return host.path(f"/proc/driver/nvidia/gpus/{address}/unbindLock")
 
 
 def _probe(host: Host, address: str) -> None:

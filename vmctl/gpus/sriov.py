@@ -46,7 +46,6 @@ def provide(host: Host, card: Card, order: Order) -> ProvidedVGPU:
     present = shares(Survey(host), card)
     there = next((share.parent for share in present if share.uuid == wanted.uuid), None)
     taken = {share.parent for share in present if share.uuid != wanted.uuid}
-    binding.load(host)
 
     def make(function: VirtualFunction) -> ProvidedVGPU:
         _bind(host, order, function)

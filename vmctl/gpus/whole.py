@@ -53,7 +53,6 @@ def provide(host: Host, card: Card, order: Order) -> ProvidedVGPU:
     try:
         if enabled:
             functions.set_count(host, card, 0)
-        binding.load(host)
         for address in ends:
             binding.to_vfio(host, address)
     except binding.Stuck:

@@ -189,7 +189,7 @@ def test_a_failed_release_keeps_the_handle_and_a_later_one_frees_it(
     with pytest.raises(VmctlError) as refusal:
         gpus.release(l40s, made)
     assert refusal.value.retry
-    assert made.uuid in Ledger(l40s.state_dir)
+    assert str(made.uuid) in Ledger(l40s.state_dir)
     gpu = card(l40s, L40S)
     assert (gpu.holders, gpu.vfs and gpu.vfs.free) == ((made,), 15)
     gpus.release(l40s, made)

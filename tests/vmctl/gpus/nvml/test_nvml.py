@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -70,6 +71,14 @@ def test_frame_buffers_beyond_4_gib_are_told_whole(library: Library) -> None:
     assert second == Active(
         number=8, type="L40S-4Q", placement=0, licence="unlicensed (restricted)", frame_buffer_used_mib=128
     )
+
+
+def test_the_bindings_own_call_is_wrong(library: Library) -> None:
+    """The control: why the child has a buffer of its own. In a process of its own, for it writes past its buffer."""
+    library()
+    script = "import pynvml; pynvml.nvmlInit(); print(pynvml.nvmlVgpuInstanceGetFbUsage(7) >> 20)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() != "5000"
 
 
 def known(told: tuple[Active, ...] | Untold) -> tuple[Active, ...]:

@@ -59,6 +59,7 @@ class NvidiaSMI:
         self._host = host
         self._budget = budget
         self._answers: dict[str, Answer | Untold] = {}
+        self._sections: dict[str, dict[str, Section]] = {}
         self._late: str | None = None
 
     # -- asking
@@ -84,7 +85,9 @@ class NvidiaSMI:
         answer = self._ask(words)
         if isinstance(answer, Untold):
             return answer
-        found = gpus(answer.output).get(address)
+        if words not in self._sections:
+            self._sections[words] = gpus(answer.output)
+        found = self._sections[words].get(address)
         return found if found is not None else Untold(refusal(words, answer, f"does not tell of {address}"))
 
     def _read(self, words: str, address: str, read: Callable[[Section], T | Untold]) -> T | Untold:

@@ -107,7 +107,7 @@ class ChangeCard:
 
     @property
     def subject(self) -> str:
-        return f"{change_text(self.change)} on {self.change.gpu}"
+        return f"GPU {self.change.gpu}: {change_text(self.change)}"
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class WaitForDrain:
     @property
     def subject(self) -> str:
         wanted = ", ".join(change_text(change) for change in self.changes)
-        return f"wait to {wanted} on {self.changes[0].gpu}: it is held by {'; '.join(self.holders)}"
+        return f"GPU {self.changes[0].gpu}: {wanted}, once nothing uses it; now held by {', '.join(self.holders)}"
 
 
 def change_text(change: CardChange) -> str:

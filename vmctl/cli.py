@@ -18,6 +18,7 @@ from vmctl import apply as applying
 from vmctl import cards_report, catalogue, checks, desired, gpus, observe, report, simulate, state, tables
 from vmctl import console as screens
 from vmctl import expire as expiring
+from vmctl import usage as using
 from vmctl.copied import copied
 from vmctl.documents import Json
 from vmctl.errors import Exit, VmctlError, bad_input
@@ -150,6 +151,13 @@ def check_command(context: typer.Context, as_json: AsJson = False) -> int:
     findings = checks.run(site)
     _print(checks.document(site, findings, now), as_json, tables.show_findings)
     return checks.exit_status(findings)
+
+
+@app.command("usage")
+def usage_command(context: typer.Context, as_json: AsJson = False) -> int:
+    """What machines use of this host, and how busy its GPUs are. Cheap enough for every 10 s."""
+    _print(using.look(context.obj), as_json, tables.show_usage)
+    return Exit.DONE
 
 
 @app.command("console")

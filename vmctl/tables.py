@@ -130,6 +130,18 @@ def show_types(document: Json) -> None:
         console.print("No vGPU type is on offer.")
 
 
+def show_usage(document: Json) -> None:
+    """What machines use, and how busy GPUs are; an empty cell: nobody tells."""
+    console = Console()
+    busy = ("utilisation_percent", "frame_buffer_used_mib", "frame_buffer_mib", "encoder_percent", "licence")
+    shares = [vgpu | {"machine": each["name"]} for each in document["machines"] for vgpu in each["vgpus"]]
+    _table(console, document["host"], ("name", "vcpus", "cpu_ns", "memory_mib", "users"), document["machines"])
+    _table(console, "vGPUs", ("machine", "gpu", "type", *busy), shares)
+    whole = ("address", "utilisation_percent", "memory_used_mib", "temperature_c", "power_w")
+    _table(console, "GPUs", whole, document["gpus"])
+    _table(console, "Could not tell", ("what", "reason"), document["unknown"])
+
+
 def show_findings(document: Json) -> None:
     """What the doctor found, worst first."""
     console = Console()

@@ -19,7 +19,7 @@ from vmctl.gpus import figures
 from vmctl.gpus.answers import GPUFigures, Load, VGPUFigures
 from vmctl.gpus.figures import CardFigures
 from vmctl.host import Host
-from vmctl.hypervisor import Hypervisor
+from vmctl.hypervisor import Hypervisor, connect
 from vmctl.ledger import Ledger
 from vmctl.node import Domain
 from vmctl.observation import MachineState, MarkedVGPU
@@ -48,12 +48,22 @@ class Part:
     figures: VGPUFigures | None
 
 
-def usage(site: Site, hypervisor: Hypervisor | None, now: datetime) -> Json:
-    """The document. `hypervisor` None: libvirt is not to be had, so that nothing is told of machines."""
+def look(site: Site) -> Json:
+    """The document of this moment; without libvirt it tells of GPUs alone, and why."""
+    try:
+        site.host.ensure_live()
+        with connect(site.libvirt_uri) as hypervisor:
+            return usage(site, hypervisor, site.host.now())
+    except VmctlError as error:
+        return usage(site, None, site.host.now(), error.what)
+
+
+def usage(site: Site, hypervisor: Hypervisor | None, now: datetime, why: str = "libvirt was not asked.") -> Json:
+    """The document. `hypervisor` None: nothing is told of machines, and `why`."""
     cards, unknown = _cards(site.host)
     machines: list[Json] = []
     if hypervisor is None:
-        unknown.append(Unknown("machines", "libvirt was not asked."))
+        unknown.append(Unknown("machines", why))
     else:
         machines, gaps = _machines(site.host, hypervisor, cards)
         unknown += gaps

@@ -17,7 +17,7 @@ from tests.vmctl.fixtures.captured import fixture
 from tests.vmctl.gpus.driver import Driver, q
 from tests.vmctl.gpus.trees import function, plant
 from tests.vmctl.test_schemas import check
-from vmctl import mark, usage
+from vmctl import mark, tables, usage
 from vmctl.errors import Code, VmctlError
 from vmctl.host import Answer, Host
 from vmctl.hypervisor import Hypervisor
@@ -158,6 +158,14 @@ def test_without_libvirt_cards_are_told_all_the_same(site: Site) -> None:
     found = used(site, None)
     assert (found["machines"], len(found["gpus"])) == ([], 1)
     assert [gap["what"] for gap in found["unknown"]] == ["machines"]
+
+
+def test_a_host_whose_libvirt_is_away_says_so(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    found = usage.look(replace(site, libvirt_uri="qemu+unix:///system?socket=/nonexistent"))
+    check("usage", found)
+    assert "cannot be reached" in str(found["unknown"])
+    tables.show_usage(cast("dict[str, Any]", found))
+    assert "5952" in capsys.readouterr().out
 
 
 def test_counters_that_libvirt_does_not_give_are_null_and_named(site: Site) -> None:

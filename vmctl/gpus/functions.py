@@ -12,7 +12,7 @@ from pathlib import Path
 
 from vmctl import state
 from vmctl.errors import Code, VmctlError
-from vmctl.gpus import cards, mdev, processes, vendor_vfio
+from vmctl.gpus import cards, mdev_bus, processes, vendor_vfio
 from vmctl.gpus.cards import NVIDIA, Card
 from vmctl.host import Host
 
@@ -60,7 +60,7 @@ def set_count(host: Host, card: Card, wanted: int | None) -> None:
 
 def in_use(host: Host, card: Card) -> Iterator[str]:
     """What keeps a card's functions from being changed, in words."""
-    parents = {device.parent: device.uuid for device in mdev.devices(host)}
+    parents = {device.parent: device.uuid for device in mdev_bus.devices(host)}
     for function in card.virtual:
         if function.address in parents:
             yield f"the vGPU {parents[function.address]} is on {function.address}"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import errno
-from dataclasses import dataclass
-from pathlib import Path
 from typing import NoReturn
 
 from vmctl.card import ProvidedVGPU
 from vmctl.errors import Code, VmctlError
 from vmctl.gpus import processes
 from vmctl.gpus.cards import MDEV_TYPES, Card
+from vmctl.gpus.mdev_bus import Device, bus, device
 from vmctl.gpus.shares import Order, Survey
 from vmctl.gpus.types import OfferedType, offered, read_type
 from vmctl.host import Host
@@ -20,44 +19,18 @@ REFUSED = (errno.ENOSPC, errno.EUSERS, errno.EINVAL, errno.EIO)
 """The driver has no room although its counter may say so (field log A08); EUSERS is the mdev core's own."""
 
 
-@dataclass(frozen=True)
-class Device:
-    """A mediated device that exists: where it is and what it is."""
-
-    uuid: str
-    parent: str
-    driver_id: str
-
-
-def devices(host: Host) -> list[Device]:
-    """All mediated devices of the machine. None where the kernel has no such bus: then nothing was made.
-
-    Raises VmctlError where the bus cannot be read: a share that nobody can see is not a free one.
-    """
-    found = (device(host, name) for name in host.listed(_bus(host)))
-    return [each for each in found if each is not None]
-
-
 def shares(survey: Survey, card: Card) -> list[ProvidedVGPU]:
     """The mediated devices on any function of a card."""
     functions = {card.address, *(function.address for function in card.virtual)}
     return [
         survey.share(card, made.uuid, _kind_of(survey.host, made), made.parent)
-        for made in devices(survey.host)
+        for made in survey.mediated
         if made.parent in functions
     ]
 
 
 def _kind_of(host: Host, made: Device) -> OfferedType:
     return read_type(host, host.pci(made.parent) / MDEV_TYPES / made.driver_id)
-
-
-def device(host: Host, uuid: str) -> Device | None:
-    """One of them, None when there is none."""
-    where, kind = _bus(host) / uuid, host.link(_bus(host) / uuid / "mdev_type")
-    if kind is None:
-        return None  # not there, or just going
-    return Device(uuid, where.resolve().parent.name, kind)
 
 
 def make(host: Host, order: Order, parent: str) -> OfferedType:
@@ -76,7 +49,7 @@ def make(host: Host, order: Order, parent: str) -> OfferedType:
         take_away(host, wanted.uuid)
     order.note(parent)
     try:
-        made = host.write(kind.folder / "create", wanted.uuid, reading=_bus(host) / wanted.uuid / "mdev_type")
+        made = host.write(kind.folder / "create", wanted.uuid, reading=bus(host) / wanted.uuid / "mdev_type")
     except OSError as error:
         _refused(host, wanted, parent, error)
     if made != kind.driver_id:
@@ -98,7 +71,7 @@ def take_away(host: Host, uuid: str) -> None:
         # The kernel would not refuse but sleep until the holder lets go, and no signal wakes it.
         what = f"The vGPU {uuid} is in use by {processes.named(holders)}."
         raise VmctlError(Code.BUSY, what, "End that machine first.", retry=True)
-    where = _bus(host) / uuid
+    where = bus(host) / uuid
     try:
         left = host.write(where / "remove", "1", reading=where)
     except FileNotFoundError:
@@ -112,10 +85,6 @@ def take_away(host: Host, uuid: str) -> None:
         ) from error
     if left is not None:
         raise VmctlError(Code.FAILED, f"The vGPU {uuid} is still there.", "Look at what uses it.", retry=True)
-
-
-def _bus(host: Host) -> Path:
-    return host.path("/sys/bus/mdev/devices")
 
 
 def _type(host: Host, wanted: WantedVGPU, parent: str) -> OfferedType:

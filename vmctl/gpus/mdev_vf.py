@@ -10,7 +10,7 @@ from collections import Counter
 
 from vmctl.card import ProvidedVGPU, Regime, Unknown
 from vmctl.errors import VmctlError
-from vmctl.gpus import mdev, mixed
+from vmctl.gpus import mdev, mdev_bus, mixed
 from vmctl.gpus.cards import Card, VirtualFunction
 from vmctl.gpus.shares import Offer, Offers, Order, Survey, first_that_takes, functions_for, provided
 from vmctl.gpus.types import OfferedType, offered, room
@@ -43,7 +43,7 @@ def shares(survey: Survey, card: Card) -> list[ProvidedVGPU]:
 def provide(host: Host, card: Card, order: Order) -> ProvidedVGPU:
     """See to it that a wanted share exists, on the function of its handle or another free one."""
     uuid = order.wanted.uuid
-    devices = mdev.devices(host)
+    devices = mdev_bus.devices(host)
     taken = {device.parent for device in devices if device.uuid != uuid}
     there = next((device.parent for device in devices if device.uuid == uuid), None)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from vmctl.card import Cell, Regime
 from vmctl.errors import Code, VmctlError
-from vmctl.gpus import mdev, smi_tables
+from vmctl.gpus import mdev_bus, smi_tables
 from vmctl.gpus.cards import Card
 from vmctl.gpus.cells import overlap
 from vmctl.gpus.facts import DriverFacts, Instance, Profile
@@ -108,7 +108,7 @@ def check_landing(host: Host, card: Card, device: str, wanted: WantedVGPU) -> No
 
 def exists(host: Host, made: Made, ledger: Ledger) -> bool:
     """Whether the vGPU of a share is there: its mediated device, or a type on its virtual function."""
-    if mdev.device(host, made.uuid) is not None:
+    if mdev_bus.device(host, made.uuid) is not None:
         return True
     if made.device is None or ledger.on(made.device) != made:
         return False

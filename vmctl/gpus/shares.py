@@ -9,7 +9,7 @@ from typing import Any
 
 from vmctl.card import Framework, ProvidedVGPU, Regime, Unknown
 from vmctl.errors import Code, VmctlError
-from vmctl.gpus import cards, facts, processes
+from vmctl.gpus import cards, facts, mdev_bus, processes
 from vmctl.gpus.cards import Card, VirtualFunction
 from vmctl.gpus.facts import DriverFacts
 from vmctl.gpus.types import OfferedType
@@ -48,6 +48,11 @@ class Survey:
     def opened(self) -> frozenset[str]:
         """The nodes of devices that some process has open, as far as this user can see."""
         return frozenset(holder.node for holder in processes.everyone(self.host))
+
+    @cached_property
+    def mediated(self) -> list[mdev_bus.Device]:
+        """Every mediated device of the host. Raises VmctlError where that cannot be told."""
+        return mdev_bus.devices(self.host)
 
     def of(self, card: Card) -> DriverFacts:
         """What the driver tells of a card; empty where it tells nothing."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from vmctl.card import ProvidedVGPU, Regime
 from vmctl.errors import Code, VmctlError
-from vmctl.gpus import cards, drain, mig, places, whole
+from vmctl.gpus import cards, drain, mig, mixed, places, whole
 from vmctl.gpus.address import normalise
 from vmctl.gpus.cards import Card
 from vmctl.gpus.changes import change
@@ -87,6 +87,8 @@ def _provide_at(host: Host, wanted: WantedVGPU, machine: str) -> ProvidedVGPU:
         order = Order(wanted, machine, Ledger(host.state_dir))
     _refuse_regime(survey, card, wanted)
     try:
+        if wanted.regime is Regime.MIXED:
+            mixed.refuse_taken(wanted, shares_on(survey, card), survey.of(card))
         if wanted.regime is Regime.MIG:
             mig.make_room(host, card, order, survey.of(card))
         made = way.provide(host, card, order)

@@ -16,6 +16,7 @@ from vmctl.gpus.cells import apart, least, overlap
 from vmctl.gpus.facts import DriverFacts
 from vmctl.gpus.shares import Offer
 from vmctl.host import Host
+from vmctl.model import WantedVGPU
 
 REFUSED = (errno.ENOSPC, errno.EINVAL, errno.EIO)
 """How the driver says that a share cannot have this place; another place may do."""
@@ -69,6 +70,26 @@ def cell_at(told: DriverFacts, name: str, start: int) -> Cell | None:
     """The cell of a vGPU of a type that lies at a start; None where the type's size is not known."""
     facts = told.types.get(name)
     return None if facts is None or facts.placement_size is None else (start, start + facts.placement_size)
+
+
+def refuse_taken(wanted: WantedVGPU, held: Sequence[ProvidedVGPU], told: DriverFacts) -> None:
+    """Raise when a wanted share cannot have its place. The driver would take the demand, and refuse the machine."""
+    cells, cell = _cells(told, wanted.type), wanted.cell
+    if cell is None or cell not in cells:
+        legal = ", ".join(map(str, cells)) or "none that the driver tells"
+        what = f"{wanted.type} on GPU {wanted.gpu} cannot lie at {cell}; legal places are {legal}."
+        raise VmctlError(Code.FAILED, what, "Plan it at one of these places.")
+    others = [share for share in held if share.uuid != wanted.uuid or share.uuid is None]
+    taken = [share.device for share in others if share.cell is None or overlap(share.cell, cell)]
+    if not taken and len(others) == len(held) and cell[0] not in (told.types[wanted.type].creatable or ()):
+        taken = ["something that vmctl does not see"]
+    if taken:
+        raise VmctlError(
+            Code.NO_CAPACITY,
+            f"GPU {wanted.gpu} has no room for {wanted.type} at {cell}: {', '.join(taken)} is there, or may be.",
+            "Free that place, or use another one.",
+            retry=True,
+        )
 
 
 def place(host: Host, folder: Path, cell: Cell) -> None:

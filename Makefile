@@ -1,6 +1,6 @@
 # What to type.  Everything else is in scripts/.
 
-.PHONY: run test check bench gpu-check screenshots lock clean
+.PHONY: run test check bench gpu-check collect-host screenshots lock clean
 python := .venv/bin/python
 
 run:  ## set-up, then the whole portal; Ctrl-C ends it
@@ -21,6 +21,9 @@ bench:  ## benchmarks, one JSON object a line; ONLY=name for one
 
 gpu-check:  ## on a machine with a real GPU: what Tessera sees of it, as JSON
 	@scripts/gpu_check
+
+collect-host:  ## how a host is packed that is to be looked at elsewhere (vmctl --root FOLDER)
+	@sed -n 's/^#: \{0,1\}//p' scripts/collect_host
 
 screenshots:  ## the README's pictures, taken anew
 	@scripts/setup test

@@ -83,9 +83,9 @@ def _is_used(instance: Instance, shares: tuple[ProvidedVGPU, ...]) -> bool:
 
 def functions(look: Look) -> Answer:
     """Functions of GPUs that are kept from their driver by an override, though no domain names them."""
-    claims = look.libvirt.claims
     noted = {share.parent for gpu in look.gpus for share in gpu.holders}
-    stale = [name for name in _overridden(look) if name not in claims and name not in noted]
+    kept = [name for name in _overridden(look) if name not in noted]
+    stale = [name for name in kept if name not in look.libvirt.claims]
     if not stale:
         return passed((BUS, "no function of a GPU is kept on vfio-pci without a machine"))
     evidence = [

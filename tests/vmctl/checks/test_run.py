@@ -196,7 +196,7 @@ def test_a_libvirt_that_is_away_fails_and_the_rest_is_still_checked(whole: Host,
     away = replace(site(whole), libvirt_uri=f"qemu+unix:///system?socket={tmp_path}/none")
     found = {finding.id: finding for finding in checks.run(away)}
     assert found["libvirt.version"].status is Status.FAIL
-    assert found["leftovers.functions"].status is Status.UNKNOWN
+    assert found["leftovers.functions"].status is Status.PASS
     assert found["disk"].status is Status.PASS
     assert checks.exit_status(list(found.values())) == 1
 

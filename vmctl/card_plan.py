@@ -13,7 +13,7 @@ from dataclasses import replace
 from vmctl.card import GPU, CardChange, CardSettings, Framework, Knob, ProvidedVGPU, Regime, Scheduler
 from vmctl.errors import Code, VmctlError
 from vmctl.model import DesiredMachine, Place, WantedVGPU
-from vmctl.observation import Observation
+from vmctl.observation import Observation, Whose
 from vmctl.steps import ChangeCard, WaitForDrain
 
 SHARED = (Regime.EQUAL, Regime.MIXED, Regime.MIG)
@@ -119,7 +119,7 @@ class Cards:
     ) -> None:
         """`starting`: machines that would start now; `released`: shares that are gone before."""
         self._gpus = {gpu.address: gpu for gpu in observed.gpus}
-        self._observed, self._whose = observed, observed.whose
+        self._observed = observed
         self._released = released
         told = {card.gpu: card for card in settings}
         self._settings = {
@@ -130,7 +130,8 @@ class Cards:
             address: changes(gpu, self._settings[address], _wants_functions(address, starting))
             for address, gpu in self._gpus.items()
         }
-        self._holders = {address: tuple(self._who(gpu)) for address, gpu in self._gpus.items()}
+        whose = observed.whose
+        self._holders = {address: tuple(users(gpu, whose, released)) for address, gpu in self._gpus.items()}
 
     @property
     def steps(self) -> Iterator[ChangeCard | WaitForDrain]:
@@ -181,16 +182,17 @@ class Cards:
             return VmctlError(Code.LATER, f"{what}, and cannot change while it is held by {who}.", DRAIN, retry=True)
         return VmctlError(Code.LATER, f"{what}.", "Set the card to that regime at the portal.", retry=True)
 
-    def _who(self, gpu: GPU) -> Iterator[str]:
-        """Who keeps a card from being changed, by name."""
-        for share in gpu.holders:
-            if share not in self._released:
-                claimant = self._whose.claimant(share)
-                by = "nobody known" if claimant is None else f"{claimant.name} ({claimant.state})"
-                yield f"{by}: {share.type or 'claim on'} {share.device}"
-        for gap in gpu.unknown:
-            if gap.what == HOLDERS:
-                yield f"what could not be seen: {gap.reason}"
+
+def users(gpu: GPU, whose: Whose, released: Collection[ProvidedVGPU] = ()) -> Iterator[str]:
+    """Who keeps a card from being changed, by name: whatever has a share, or may have one, and is not just released."""
+    for share in gpu.holders:
+        if share not in released:
+            claimant = whose.claimant(share)
+            by = "nobody known" if claimant is None else f"{claimant.name} ({claimant.state})"
+            yield f"{by}: {share.type or 'claim on'} {share.device}"
+    for gap in gpu.unknown:
+        if gap.what == HOLDERS:
+            yield f"what could not be seen: {gap.reason}"
 
 
 DRAIN = "Wait until these machines have ended, or end them."

@@ -8,14 +8,13 @@ import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
-from uuid import UUID
 
 import typer
 import typer.exceptions
 
+from vmctl import accept as accepting
 from vmctl import apply as applying
-from vmctl import cards_report, catalogue, checks, desired, gpus, observe, report, simulate, state, tables
+from vmctl import cards_report, catalogue, checks, desired, gpus, observe, options, report, simulate, state, tables
 from vmctl import console as screens
 from vmctl import expire as expiring
 from vmctl import usage as using
@@ -24,42 +23,26 @@ from vmctl.documents import Json
 from vmctl.errors import Exit, VmctlError, bad_input
 from vmctl.host import Host
 from vmctl.hypervisor import connect
+from vmctl.options import AsJson, Document
 from vmctl.site import LICENCE_TOKEN, Site
 
-LARGEST_DOCUMENT = 32 * 2**20
-
 app = typer.Typer(no_args_is_help=False, add_completion=False, help="Makes it so, on one host.")
-
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
-Document = Annotated[Path | None, typer.Option("--file", help="The desired state; standard input when left out.")]
-
-
-def _option(name: str, variable: str, text: str) -> typer.models.OptionInfo:
-    return typer.Option(name, envvar=variable, help=text)  # type: ignore[no-any-return]
 
 
 @app.callback()
 def place(
     context: typer.Context,
-    libvirt_uri: Annotated[str, _option("--libvirt-uri", "LIBVIRT_URI", "Where libvirt listens.")] = "qemu:///system",
-    state_dir: Annotated[
-        Path, _option("--state-dir", "VMCTL_STATE_DIR", "What vmctl remembers: lock, generation, journal.")
-    ] = Path("/var/lib/tessera/state"),
-    storage_dir: Annotated[Path, _option("--storage-dir", "VMCTL_STORAGE_DIR", "One folder per machine.")] = Path(
-        "/var/lib/tessera/machines"
-    ),
-    images_dir: Annotated[Path, _option("--images-dir", "VMCTL_IMAGES_DIR", "Images, NAME.qcow2.")] = Path(
-        "/var/lib/tessera/images"
-    ),
-    run_dir: Annotated[Path, _option("--run-dir", "VMCTL_RUN_DIR", "Sockets of the screens.")] = Path("/run/tessera"),
-    network: Annotated[str, _option("--network", "VMCTL_NETWORK", "libvirt network of the machines.")] = "tessera",
-    licence_token: Annotated[
-        Path, _option("--licence-token", "VMCTL_LICENCE_TOKEN", "NVIDIA's licence token for guests, root's alone.")
-    ] = LICENCE_TOKEN,
-    host: Annotated[str, _option("--host", "VMCTL_HOST", "This host's name at the portal.")] = "",
-    root: Annotated[Path, _option("--root", "VMCTL_ROOT", "Where the file system begins.")] = Path("/"),
-    layout: Annotated[str, _option("--simulate", "VMCTL_SIMULATE", "Simulate these GPUs below --root.")] = "",
-    debug: Annotated[bool, typer.Option("--debug", help="Show where a bug happened.")] = False,
+    libvirt_uri: options.LibvirtURI = "qemu:///system",
+    state_dir: options.StateDir = Path("/var/lib/tessera/state"),
+    storage_dir: options.StorageDir = Path("/var/lib/tessera/machines"),
+    images_dir: options.ImagesDir = Path("/var/lib/tessera/images"),
+    run_dir: options.RunDir = Path("/run/tessera"),
+    network: options.Network = "tessera",
+    licence_token: options.LicenceToken = LICENCE_TOKEN,
+    host: options.HostName = "",
+    root: options.Root = Path("/"),
+    layout: options.Layout = "",
+    debug: options.Debug = False,
 ) -> None:
     """Makes it so, on one host."""
     name = host or platform.node().split(".")[0].lower()
@@ -100,7 +83,7 @@ def observe_command(context: typer.Context, as_json: AsJson = False) -> int:
 def plan_command(context: typer.Context, file: Document = None, as_json: AsJson = False) -> int:
     """What apply would do. Changes nothing."""
     site: Site = context.obj
-    _print(applying.plan(site, desired.parse(_read(file)), site.host.now()), as_json, tables.show_report)
+    _print(applying.plan(site, desired.parse(options.read(file)), site.host.now()), as_json, tables.show_report)
     return Exit.DONE
 
 
@@ -109,7 +92,7 @@ def apply_command(context: typer.Context, file: Document = None, as_json: AsJson
     """Bring this host to the desired state. Exit code 1 when a step did not work."""
     site: Site = context.obj
     site.host.ensure_live()
-    document = applying.apply(site, desired.parse(_read(file)), site.host.now())
+    document = applying.apply(site, desired.parse(options.read(file)), site.host.now())
     _print(document, as_json, tables.show_report)
     return _steps_exit(document)
 
@@ -138,7 +121,8 @@ def gpus_command(context: typer.Context, as_json: AsJson = False) -> int:
 def types_command(context: typer.Context, as_json: AsJson = False) -> int:
     """The vGPU types of this host, and how many more of each its GPUs take now."""
     host = context.obj.host
-    document = catalogue.types_json(host.name, host.now(), host.simulated, gpus.inventory(host))
+    cards, unsure = gpus.inventory(host), gpus.doubtful(host)
+    document = catalogue.types_json(host.name, host.now(), host.simulated, cards, unsure)
     _print(document, as_json, tables.show_types)
     return Exit.DONE
 
@@ -160,31 +144,34 @@ def usage_command(context: typer.Context, as_json: AsJson = False) -> int:
     return Exit.DONE
 
 
+@app.command("accept")
+def accept_command(
+    context: typer.Context,
+    gpu: options.CardAddress,
+    rounds: options.Rounds = 20,
+    image: options.ImageName = "demo",
+    file: options.ReportFile = None,
+    as_json: AsJson = False,
+) -> int:
+    """Try an empty card: every type up to its limit, and a guest. Exit code 1 when it is in use or not as told."""
+    site: Site = context.obj
+    site.host.ensure_live()
+    document = accepting.accept(site, gpu, rounds, image, lambda line: print(line, file=sys.stderr))
+    if file is not None:
+        options.write(file, json.dumps(document, indent=2) + "\n")
+    _print(document, as_json, tables.show_acceptance)
+    return Exit.DONE if document["accepted"] else Exit.FAILED
+
+
 @app.command("console")
 def console_command(
     context: typer.Context,
-    machine: Annotated[UUID, typer.Option("--machine", help="Whose screen.")],
+    machine: options.Machine,
     as_json: AsJson = False,
 ) -> int:
     """Join a machine's screen to standard input and output. Errors go to standard error."""
     screens.relay(screens.open_screen(context.obj, str(machine)), sys.stdin.fileno(), sys.stdout.fileno())
     return Exit.DONE
-
-
-def _read(file: Path | None) -> str:
-    """The text of a document. Raises bad_input when it is not there, too long, or no UTF-8."""
-    try:
-        source = sys.stdin.buffer if file is None else file.open("rb")
-        with source:
-            text = source.read(LARGEST_DOCUMENT + 1)
-    except OSError as error:
-        raise bad_input(f"{file} cannot be read: {error.strerror}.", "Give a file that is there.") from error
-    if len(text) > LARGEST_DOCUMENT:
-        raise bad_input("The document has more than 32 MiB.", "Send one host's desired state.")
-    try:
-        return text.decode()
-    except UnicodeDecodeError as error:
-        raise bad_input(f"The document is no UTF-8 (byte {error.start}).", "Send JSON in UTF-8.") from error
 
 
 def _print(document: Json, as_json: bool, show: Callable[[Json], None]) -> None:

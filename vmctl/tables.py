@@ -142,6 +142,32 @@ def show_usage(document: Json) -> None:
     _table(console, "Could not tell", ("what", "reason"), document["unknown"])
 
 
+def show_acceptance(document: Json) -> None:
+    """What came of trying a card."""
+    console = Console()
+    gpu = document["gpu"]
+    console.print(Text(f"{gpu['address']}  {gpu['model']}, {len(document['rounds'])} rounds"))
+    kinds = [_tried(document["rounds"], trial["type"]) for trial in document["rounds"][0]["types"]]
+    _table(console, "Types", ("type", "predicted", "created", "seconds"), kinds)
+    guests = [each["guest"] | {"round": each["number"]} for each in document["rounds"]]
+    guests = [guest | {"sees": ", ".join(guest["seen"]), "result": _result(guest)} for guest in guests]
+    _table(console, "Guests", ("round", "type", "sees", "seconds", "result"), guests)
+    _table(console, "Problems", ("what",), [{"what": problem} for problem in document["problems"]])
+    console.print(Text("Accepted." if document["accepted"] else "Not accepted."))
+
+
+def _tried(rounds: list[Json], kind: str) -> Json:
+    """One type over all rounds."""
+    trials = [trial for each in rounds for trial in each["types"] if trial["type"] == kind]
+    counts = {key: sorted({trial[key] for trial in trials}) for key in ("predicted", "created")}
+    slowest = max(trial["seconds"] for trial in trials)
+    return {"type": kind, "seconds": slowest} | {key: " or ".join(map(str, each)) for key, each in counts.items()}
+
+
+def _result(guest: Json) -> str:
+    return guest["problem"] or guest["stand_in"] or "sees its vGPU"
+
+
 def show_findings(document: Json) -> None:
     """What the doctor found, worst first."""
     console = Console()

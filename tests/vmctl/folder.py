@@ -77,7 +77,7 @@ def put_in(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     for module in (applying, expire, observe):
         monkeypatch.setattr(module, "connect", connect)
     emulated = Accelerator(False, "qemu", "There is no /dev/kvm.")
-    monkeypatch.setattr(observe.kvm, "accelerator", lambda host: emulated)
+    monkeypatch.setattr("vmctl.kvm.accelerator", lambda host: emulated)
 
 
 def quick_commands(command: Sequence[str], *, limit: float, given: str = "") -> Answer:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.gpu_check import Redactor, plain, sysfs
+from scripts.gpu_check import plain, sysfs
+from vmctl.redact import Redactor
 from vmctl.simulate import SimulatedHost
 
 ROOT = Path(__file__).parents[3]

@@ -1,0 +1,232 @@
+"""Acceptance of an empty card: what vmctl says of it against what it does, round by round, and a guest that sees it.
+
+Every round makes each type up to its limit and one more, which must be refused, and boots a small guest with one
+share. All of it bears notes and a mark: what a killed run leaves, the next one (or the next apply) takes away.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from uuid import NAMESPACE_OID, uuid5
+
+from vmctl import __version__, gpus, guest_trial, observe, state
+from vmctl.card import GPU, Cell, ProvidedVGPU, Slot, Unknown, VGPUType
+from vmctl.card_plan import users
+from vmctl.cards_report import gpu_json
+from vmctl.documents import SCHEMA, Json
+from vmctl.errors import Code, VmctlError, bad_input
+from vmctl.guest_trial import GuestTrial
+from vmctl.hypervisor import Hypervisor, connect
+from vmctl.ledger import Ledger
+from vmctl.model import WantedVGPU
+from vmctl.observation import Whose
+from vmctl.redact import Redactor
+from vmctl.site import Site
+
+LOCK_SECONDS = 120.0
+"""How long a round waits for an apply; an apply meets a round's lock at most as long as a round lasts."""
+
+
+@dataclass(frozen=True)
+class TypeTrial:
+    """One type made up to its limit: what was said, what was made, and how the one more was refused."""
+
+    type: str
+    predicted: int
+    created: int
+    refusal: str | None  # of the first that was not made; None: even the one more was
+    seconds: float
+    left: str | None = None  # why something could not be released
+
+    @property
+    def problem(self) -> str | None:
+        """What is wrong with it, in a sentence."""
+        if self.left is not None:
+            return f"{self.type} was not released: {self.left}"
+        if self.refusal is None:
+            return f"{self.type}: {self.predicted} were predicted, and one more was made."
+        if self.created != self.predicted:
+            return f"{self.type}: {self.predicted} were predicted, {self.created} made: {self.refusal}"
+        return None
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round over all types, and its guest."""
+
+    number: int
+    types: tuple[TypeTrial, ...]
+    guest: GuestTrial
+
+    @property
+    def problems(self) -> Iterator[str]:
+        """What is wrong, in sentences."""
+        for problem in (*(trial.problem for trial in self.types), self.guest.problem):
+            if problem is not None:
+                yield f"Round {self.number}: {problem}"
+
+
+def accept(site: Site, address: str, rounds: int, image: str, told: Callable[[str], None]) -> Json:
+    """Try a card, and give the report without anything that tells of this place.
+
+    Raises VmctlError: busy when somebody uses the card, and where it offers nothing. `told` hears of each round.
+    """
+    began = site.host.now()
+    with connect(site.libvirt_uri) as hypervisor:
+        bench = Bench(site, hypervisor, _normalised(address), image)
+        with state.locked(site.lock, LOCK_SECONDS):
+            bench.clear()
+            before, whose = bench.empty_card()
+            guest_trial.check_image(site, image, bench.machine)
+        done = []
+        for number in range(1, rounds + 1):
+            with state.locked(site.lock, LOCK_SECONDS):
+                done.append(bench.round(number))
+            told(f"Round {number} of {rounds}: {' '.join(done[-1].problems) or 'as predicted.'}")
+        after = bench.card()[0]
+        version = hypervisor.version()
+    problems = [problem for each in done for problem in each.problems]
+    if after != before:
+        problems.append("The card is not as it was before: see vmctl gpus.")
+    document: Json = {
+        "schema": SCHEMA,
+        "vmctl": __version__,
+        "began_at": began.isoformat(),
+        "ended_at": site.host.now().isoformat(),
+        "simulated": site.host.simulated,
+        "kernel": site.host.read_or_none(site.host.path("/proc/sys/kernel/osrelease")),
+        "driver": site.host.read_or_none(site.host.path("/sys/module/nvidia/version")),
+        "libvirt": ".".join(map(str, version)),
+        "gpu": gpu_json(before, whose),
+        "rounds": [_round_json(each) for each in done],
+        "restored": after == before,
+        "problems": problems,
+        "accepted": not problems,
+    }
+    return dict(Redactor().clean(document))
+
+
+def _normalised(address: str) -> str:
+    try:
+        return gpus.normalise(address)
+    except ValueError as error:
+        raise bad_input(f"{error}.", "Give a GPU's address as vmctl gpus shows it.") from error
+
+
+@dataclass
+class Bench:
+    """One card of a host, and the machine in whose name things are made on it."""
+
+    site: Site
+    hypervisor: Hypervisor
+    address: str
+    image: str
+    machine: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.machine = str(uuid5(NAMESPACE_OID, f"vmctl accept {self.site.host.name} {self.address}"))
+
+    def card(self) -> tuple[GPU, Whose]:
+        """The card as it is now, and who has what on it. Raises VmctlError when it is not there."""
+        cards, whose, unknown = observe.cards_and_claims(self.site)
+        for gpu in cards:
+            if gpu.address == self.address:
+                return replace(gpu, unknown=(*gpu.unknown, *_blind(unknown))), whose
+        raise bad_input(f"There is no GPU {self.address} on this host.", "Look at vmctl gpus.")
+
+    def empty_card(self) -> tuple[GPU, Whose]:
+        """The same where nobody uses it. Raises VmctlError that names who does."""
+        gpu, whose = self.card()
+        by = list(users(gpu, whose))
+        if by:
+            what = f"GPU {gpu.address} is in use: {'; '.join(by)}."
+            raise VmctlError(Code.BUSY, what, "Accept a card while it is empty.", retry=True)
+        if not any(kind.cells for kind in gpu.types):
+            reasons = " ".join(gap.reason for gap in gpu.unknown if gap.what == "types") or gpu.reason
+            raise VmctlError(
+                Code.COULD_NOT_TELL, f"GPU {gpu.address} offers no vGPU types now. {reasons}", "Run vmctl check."
+            )
+        return gpu, whose
+
+    def round(self, number: int) -> Round:
+        """Every type up to its limit, then a guest with one share: of another type each round."""
+        gpu, _ = self.empty_card()
+        try:
+            kinds = [kind for kind in gpu.types if kind.cells]
+            tried = tuple(self._try(gpu, kind) for kind in kinds)
+            kind = kinds[(number - 1) % len(kinds)]
+            wanted = next(self._wanted(gpu, kind))
+            guest = guest_trial.boot(self.site, self.hypervisor, wanted, self.machine, self.image)
+        finally:
+            self.clear()
+        return Round(number, tried, guest)
+
+    def _try(self, gpu: GPU, kind: VGPUType) -> TypeTrial:
+        began, refusal, left = time.monotonic(), None, None
+        made: list[ProvidedVGPU] = []
+        wanted = self._wanted(gpu, kind)
+        while len(made) <= kind.free and refusal is None:
+            try:
+                made.append(gpus.provide(self.site.host, next(wanted), self.machine))
+            except VmctlError as error:
+                refusal = error.what
+        for share in reversed(made):
+            try:
+                gpus.release(self.site.host, share)
+            except VmctlError as error:
+                left = error.what
+        return TypeTrial(kind.name, kind.free, len(made), refusal, round(time.monotonic() - began, 3), left)
+
+    def _wanted(self, gpu: GPU, kind: VGPUType) -> Iterator[WantedVGPU]:
+        """Shares of a type at one legal place after the other; then at places that are taken, or are none."""
+        for number, (cell, slot) in enumerate(_places(kind)):
+            uuid = str(uuid5(NAMESPACE_OID, f"{self.machine} {kind.name} {number}"))
+            yield WantedVGPU(uuid, gpu.address, kind.name, kind.regime, cell, number, slot)
+
+    def clear(self) -> None:
+        """Take away whatever stands in this card's name. Raises VmctlError when something stays."""
+        self.hypervisor.force_stop(self.machine)
+        mine = {made.uuid for made in Ledger(self.site.host.state_dir) if made.machine == self.machine}
+        for share in gpus.provided(self.site.host):
+            if share.uuid in mine:
+                gpus.release(self.site.host, share)
+        ledger = Ledger(self.site.host.state_dir)
+        for uuid in mine:
+            ledger.cross_out(uuid)
+        guest_trial.tidy(self.site, self.machine)
+
+
+def _blind(unknown: Iterable[Unknown]) -> Iterator[Unknown]:
+    """What could not be told of domains may hide one that claims the card."""
+    return (Unknown(gpus.HOLDERS, gap.reason) for gap in unknown)
+
+
+def _places(kind: VGPUType) -> Iterator[tuple[Cell, Slot]]:
+    """Every place of a type that can be taken beside the ones before, then the first one again and again."""
+    end = 0
+    for cell in sorted(kind.cells):
+        if cell[0] >= end:
+            end = cell[1]
+            yield from ((cell, slot) for slot in kind.slots)
+    while True:
+        yield kind.cells[0], kind.slots[0]
+
+
+def _round_json(each: Round) -> Json:
+    return {
+        "number": each.number,
+        "types": [
+            {
+                "type": trial.type,
+                "predicted": trial.predicted,
+                "created": trial.created,
+                "refusal": trial.refusal,
+                "seconds": trial.seconds,
+                "problem": trial.problem,
+            }
+            for trial in each.types
+        ],
+        "guest": each.guest.to_json(),
+    }

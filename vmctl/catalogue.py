@@ -13,8 +13,11 @@ SETTINGS = ("ecc", "scheduler", "uuid", "model", "numa_node")
 """Fields of a card whose gaps say nothing about what it offers."""
 
 
-def types_json(host: str, now: datetime, simulated: bool, gpus: Iterable[GPU]) -> Json:
-    """The document of `vmctl types`. A GPU whose types could not be read is named in `unknown`, never left out."""
+def types_json(host: str, now: datetime, simulated: bool, gpus: Iterable[GPU], unknown: Iterable[Unknown] = ()) -> Json:
+    """The document of `vmctl types`. `unknown`: what keeps the list of GPUs from being whole.
+
+    A GPU whose types could not be read is named in `unknown`, never left out.
+    """
     cards = list(gpus)
     offers: dict[str, list[tuple[GPU, VGPUType]]] = {}
     for gpu in cards:
@@ -26,7 +29,7 @@ def types_json(host: str, now: datetime, simulated: bool, gpus: Iterable[GPU]) -
         "observed_at": now.isoformat(),
         "simulated": simulated,
         "types": [_type(name, offered) for name, offered in sorted(offers.items(), key=_by_size)],
-        "unknown": gaps_json(_gaps(cards)),
+        "unknown": gaps_json([*unknown, *_gaps(cards)]),
     }
 
 

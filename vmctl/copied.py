@@ -20,6 +20,7 @@ from vmctl.host import Host
 from vmctl.model import Attachment, MediatedDevice, PCIFunction
 
 COMMANDS = "commands"
+BUS = "/sys/bus/pci/devices"
 LATE, MISSING = 124, 127
 
 
@@ -33,6 +34,14 @@ class CopiedHost(Host):
             f"{self.root} is a copy of a host's files, not the running host.",
             "Run vmctl on the host itself.",
         )
+
+    def listed(self, folder: Path) -> list[str]:
+        """A machine without any PCI device has no GPU; a copy without any lacks that part."""
+        names = super().listed(folder)
+        if not names and folder == self.path(BUS):
+            what = f"{self.root} holds no copy of a host: there is no {BUS} in it."
+            raise VmctlError(Code.COULD_NOT_TELL, what, "Give --root with the folder that was unpacked.")
+        return names
 
     @property
     def gpus_lock(self) -> Path:

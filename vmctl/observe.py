@@ -52,7 +52,7 @@ def observe(site: Site, hypervisor: Hypervisor, portal: str | None, now: datetim
         disks=disks,
         sockets=sockets,
         ours=frozenset(made | marked),
-        unknown=(*unknown, *_hidden(cards)),
+        unknown=(*unknown, *gpus.doubtful(site.host), *_hidden(cards)),
     )
 
 
@@ -68,6 +68,7 @@ def cards_and_claims(site: Site) -> tuple[tuple[GPU, ...], Whose, tuple[Unknown,
     """The GPUs, who has their shares, and what of that could not be told. Works without libvirt, and says so then."""
     cards = gpus.inventory(site.host)
     domains, unknown = _claimants(site)
+    unknown += gpus.doubtful(site.host)
     try:
         made = frozenset(item.uuid for item in Ledger(site.host.state_dir))
     except VmctlError as error:

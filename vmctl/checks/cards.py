@@ -8,7 +8,7 @@ from vmctl.card import GPU, Mode
 from vmctl.checks.finding import Answer, Evidence, failed, not_applicable, passed, unknown, warned
 from vmctl.checks.look import Look
 from vmctl.errors import VmctlError
-from vmctl.gpus.cards import is_vfio
+from vmctl.gpus.cards import doubtful, is_vfio
 
 # These leave the factory with their screen outputs on (dossier 1.0), and offer no vGPU until that is changed.
 DISPLAY_CARDS = {
@@ -25,6 +25,9 @@ NO_ROOM = ("not enough MMIO resources for SR-IOV", "can't assign VF BAR", "SR-IO
 
 def present(look: Look) -> Answer:
     """A host of a portal has GPUs."""
+    doubts = doubtful(look.host)
+    if doubts:
+        return unknown("Read those files on the host.", *(("/sys/bus/pci/devices", gap.reason) for gap in doubts))
     if look.gpus:
         return passed(*((gpu.address, gpu.model) for gpu in look.gpus))
     bus = "/sys/bus/pci/devices"

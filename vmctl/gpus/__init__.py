@@ -9,7 +9,7 @@ from vmctl.card import ProvidedVGPU, Regime
 from vmctl.errors import Code, VmctlError
 from vmctl.gpus import cards, drain, mig, mixed, places, whole
 from vmctl.gpus.address import normalise
-from vmctl.gpus.cards import Card
+from vmctl.gpus.cards import Card, doubtful
 from vmctl.gpus.changes import change
 from vmctl.gpus.inventory import HOLDERS, inventory
 from vmctl.gpus.shares import Order, Survey
@@ -18,7 +18,18 @@ from vmctl.host import Host
 from vmctl.ledger import Ledger
 from vmctl.model import Device, WantedVGPU
 
-__all__ = ["HOLDERS", "change", "device", "devices", "inventory", "normalise", "provide", "provided", "release"]
+__all__ = [
+    "HOLDERS",
+    "change",
+    "device",
+    "devices",
+    "doubtful",
+    "inventory",
+    "normalise",
+    "provide",
+    "provided",
+    "release",
+]
 
 
 def provided(host: Host) -> list[ProvidedVGPU]:

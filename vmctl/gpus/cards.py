@@ -62,6 +62,24 @@ def find(host: Host, address: str) -> Card | None:
     return _card(host, address) if _is_gpu(host, host.pci(address)) else None
 
 
+def doubtful(host: Host) -> list[Unknown]:
+    """What keeps the list of GPUs from being whole: functions that may be GPUs and do not say what they are."""
+    devices = host.path("/sys/bus/pci/devices")
+    found = []
+    for name in host.listed(devices):
+        code = host.read_or_none(devices / name / "class") or ""
+        if re.fullmatch(r"0x[0-9a-f]{6}", code) and not code.startswith(GPU_CLASSES):
+            continue
+        vendor = host.read_or_none(devices / name / "vendor") or ""
+        told = re.fullmatch(r"0x[0-9a-f]{4}", vendor)
+        if _is_gpu(host, devices / name) or (told and (vendor not in VENDORS or code.startswith(GPU_CLASSES))):
+            continue
+        if not (devices / name / "physfn").is_symlink():
+            reason = f"{name} may be a GPU: its class says {code!r}, its vendor {vendor!r}."
+            found.append(Unknown("gpus", reason))
+    return found
+
+
 def is_vfio(driver: str | None) -> bool:
     """Whether a driver gives its device to user space: vfio-pci, or a variant such as mlx5_vfio_pci, xe-vfio-pci."""
     return driver is not None and "vfio" in driver
@@ -84,6 +102,8 @@ def _card(host: Host, address: str) -> Card:
     vendor = VENDORS.get(host.read_or_none(folder / "vendor") or "", "unknown")
     virtual = _virtual_functions(host, folder)
     vfs, gaps = _vfs(host, folder)
+    if vfs is not None and vfs.enabled != len(virtual):
+        gaps = (Unknown("vfs", f"{vfs.enabled} are on, but the kernel shows {len(virtual)} of them."),)
     framework = _framework(folder, vendor, driver, [host.pci(function.address) for function in virtual], vfs)
     reason = _reason(framework, driver, virtual, vfs)
     cut = framework in (Framework.MDEV_PF, Framework.MDEV_VF, Framework.VENDOR_VFIO, Framework.SRIOV) and not reason

@@ -37,7 +37,9 @@ def answer(kernel: Kernel, command: Sequence[str]) -> Answer | None:
             return Answer(0, "", "")
         case "modinfo" if "nvidia" in words:
             return Answer(0, "NVIDIA\n" if has_nvidia(kernel) else "", "")
-        case "systemctl" if words and words[-1] in UNITS and has_nvidia(kernel):  # the real machine has no such services
+        case "systemctl" if (
+            words and words[-1] in UNITS and has_nvidia(kernel)
+        ):  # the real machine has no such services
             return Answer(0, "".join(f"{key}={value}\n" for key, value in {"Id": words[-1], **RUNNING}.items()), "")
         case "dmesg" | "journalctl":
             log = kernel.root / LOG

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from datetime import datetime
 
 from vmctl.commands import Answer, Missing
 from vmctl.errors import Code
@@ -21,7 +22,7 @@ RUNNING = {
 }
 
 
-def answer(kernel: Kernel, command: Sequence[str]) -> Answer | None:
+def answer(kernel: Kernel, command: Sequence[str], at: datetime) -> Answer | None:
     """What a command says, None when it is none of these. Raises VmctlError where the machine has no such tool."""
     tool, words = os.path.basename(command[0]), list(command[1:])
     if tool in ("nvidia-smi", "sriov-manage") and not has_nvidia(kernel):
@@ -30,7 +31,7 @@ def answer(kernel: Kernel, command: Sequence[str]) -> Answer | None:
         )
     match tool:
         case "nvidia-smi":
-            return smi.answer(kernel, words)
+            return smi.answer(kernel, words, at)
         case "sriov-manage":
             return sriov.manage(kernel, words)
         case "modprobe":

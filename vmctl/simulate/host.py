@@ -101,7 +101,7 @@ class SimulatedHost(Host):
                 raise too_slow(command[0], limit)
             if fault.output is not None or fault.status or not fault.effect:
                 return Answer(fault.status, fault.output or "", "")
-        answer = commands.answer(Kernel(self.root.resolve()), command)
+        answer = commands.answer(Kernel(self.root.resolve()), command, self.now())
         return super().run(command, limit=limit, given=given) if answer is None else answer
 
     def _store(self, path: Path, value: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from vmctl.host import Answer
 from vmctl.simulate import smi_mig, smi_modes, smi_query, smi_vgpu
 from vmctl.simulate.kernel import Kernel
@@ -13,8 +15,8 @@ NO_DRIVER = (
 )
 
 
-def answer(kernel: Kernel, given: list[str]) -> Answer:
-    words = Words(tuple(given))
+def answer(kernel: Kernel, given: list[str], at: datetime) -> Answer:
+    words = Words(tuple(given), at)
     with kernel.alone() as state:
         cards = visible(kernel, state)
         if not cards:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from vmctl.host import Answer
 from vmctl.simulate.kernel import Kernel
 from vmctl.simulate.machine import driver_version
@@ -20,16 +18,16 @@ def answer(kernel: Kernel, words: Words, cards: list[Visible]) -> Answer:
     if fields is not None:
         return _fields(kernel, fields.split(","), words.value("--format") or "", cards)
     if "-q" in words or "--query" in words:
-        return Answer(0, text(_full(kernel, cards)), "")
+        return Answer(0, text(_full(kernel, words, cards)), "")
     return Answer(2, "Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.\n", "")
 
 
-def _full(kernel: Kernel, cards: list[Visible]) -> list[str]:
+def _full(kernel: Kernel, words: Words, cards: list[Visible]) -> list[str]:
     lines = [
         "",
         "==============NVSMI LOG==============",
         "",
-        label(0, "Timestamp", datetime.now(UTC).strftime("%a %b %e %H:%M:%S %Y")),
+        label(0, "Timestamp", words.at.strftime("%a %b %e %H:%M:%S %Y")),
         label(0, "Driver Version", driver_version(kernel.cards)),
         label(0, "CUDA Version", "Not Found"),
         "vGPU Driver Capability",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 from vmctl.simulate.drawing import gpu_uuid
 from vmctl.simulate.kernel import Kernel
@@ -20,6 +21,7 @@ class Words:
     """A command line taken apart: flags, and what follows each."""
 
     given: tuple[str, ...]
+    at: datetime  # when it is run, by the machine's clock
 
     def __contains__(self, flag: str) -> bool:
         return any(word == flag or word.startswith(f"{flag}=") for word in self.given)

@@ -45,3 +45,16 @@ def mdev(host: SimulatedHost, function: str, driver_id: str) -> str:
 
 def left(host: SimulatedHost, function: str, driver_id: str) -> int:
     return int(host.read(host.pci(function) / "mdev_supported_types" / driver_id / "available_instances"))
+
+
+def vfs(host: SimulatedHost, address: str) -> int:
+    shown = int(host.read(host.pci(address) / "sriov_numvfs"))
+    links = [name for name in host.names(host.pci(address)) if name.startswith("virtfn")]
+    assert len(links) == shown
+    return shown
+
+
+def everything(host: SimulatedHost) -> set[str]:
+    """Every path of the tree but the machine's own notes."""
+    found = (path.relative_to(host.root) for path in host.root.rglob("*"))
+    return {str(path) for path in found if not path.name.startswith(".") or path.parts[0] == ".types"}

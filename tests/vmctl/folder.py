@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from vmctl import accept, expire, observe
 from vmctl import apply as applying
-from vmctl import expire, observe
 from vmctl.commands import Answer, run_command
 from vmctl.hypervisor import Domain, Node
 from vmctl.model import Accelerator
@@ -74,7 +74,7 @@ def put_in(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
         yield FolderHypervisor(folder)
 
     folder.mkdir(parents=True, exist_ok=True)
-    for module in (applying, expire, observe):
+    for module in (applying, accept, expire, observe):
         monkeypatch.setattr(module, "connect", connect)
     emulated = Accelerator(False, "qemu", "There is no /dev/kvm.")
     monkeypatch.setattr("vmctl.kvm.accelerator", lambda host: emulated)

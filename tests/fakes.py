@@ -32,6 +32,9 @@ class FakeHost:
     guests: dict[str, Guest] = field(default_factory=dict)
     vgpus: dict[str, dict[str, Any]] = field(default_factory=dict)
     disks: set[str] = field(default_factory=set)
+    lost: set[str] = field(default_factory=set)  # machines whose disk somebody removed by hand
+    screen: str = "vgpu"
+    always: list[dict[str, Any]] = field(default_factory=list)  # steps that each report has
     foreign: list[dict[str, Any]] = field(default_factory=list)
     unknown: list[dict[str, str]] = field(default_factory=list)
     generation: int = 0
@@ -73,7 +76,7 @@ class FakeHost:
             self.guests[machine].order = order
             return []
         for vgpu in order["vgpus"]:
-            self.vgpus[vgpu["uuid"]] = vgpu | {"holder": machine}
+            self.vgpus[vgpu["uuid"]] = vgpu | {"machine": machine}
         self.guests[machine] = Guest(order)
         self.disks.add(machine)
         self.started.append(machine)
@@ -88,7 +91,7 @@ class FakeHost:
 
     def release(self, machine: str) -> list[dict[str, Any]]:
         """Give back what a machine that is gone held."""
-        for uuid in [uuid for uuid, vgpu in self.vgpus.items() if vgpu["holder"] == machine]:
+        for uuid in [uuid for uuid, vgpu in self.vgpus.items() if vgpu["machine"] == machine]:
             del self.vgpus[uuid]
         return [step("release", machine)]
 
@@ -103,14 +106,14 @@ class FakeHost:
             "observed_at": self.clock().isoformat(),
             "simulated": True,
             "accelerator": {"kvm": False, "domain_type": "qemu", "reason": "a fake"},
-            "capacity": {"vcpus": 8, "memory_mib": 32000, "disk_free_mib": 80000},
+            "capacity": {"vcpus": 8, "memory_mib": 32000, "disk_free_mib": 80000, "nodes": []},
             "machines": [self.seen(machine, guest) for machine, guest in self.guests.items()],
             "foreign": self.foreign,
             "vgpus": [self.seen_vgpu(uuid, vgpu) for uuid, vgpu in self.vgpus.items()],
-            "disks": [{"machine": machine, "mib": 200, "seed": False} for machine in sorted(self.disks)],
+            "disks": [self.seen_disk(machine) for machine in sorted(self.disks)],
             "gpus": self.gpus,
             "unknown": self.unknown,
-            "steps": steps,
+            "steps": steps + self.always,
             "needs_confirmation": [],
         }
 
@@ -127,19 +130,20 @@ class FakeHost:
             "console": guest.console,
             "address": None,
             "vgpus": [vgpu["uuid"] for vgpu in guest.order["vgpus"]],
+            "trouble": None,
+            "screen": self.screen,
         }
+
+    def seen_disk(self, machine: str) -> dict[str, Any]:
+        """One disk as the report lists it."""
+        return {"machine": machine, "mib": 200, "seed": False, "present": machine not in self.lost}
 
     def seen_vgpu(self, uuid: str, vgpu: dict[str, Any]) -> dict[str, Any]:
         """One vGPU as the report lists it."""
-        return {
-            "uuid": uuid,
-            "gpu": vgpu["gpu"],
-            "type": vgpu["type"],
-            "size_group": vgpu.get("size_group", "4G"),
-            "handle": vgpu.get("handle"),
-            "holder": vgpu["holder"],
-            "ours": vgpu.get("ours", True),
-        }
+        usual = {"size_group": "4G", "regime": "equal", "handle": None, "ours": True, "licence": None}
+        told = {key: vgpu.get(key, value) for key, value in usual.items()}
+        place = {"gpu": vgpu["gpu"], "type": vgpu["type"], "uuid": uuid, "device": uuid, "cell": None, "slot": None}
+        return place | told | {"machine": vgpu["machine"], "domain": None, "state": None}
 
 
 def step(kind: str, machine: str | None, error: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -219,8 +223,8 @@ class ClingingHost(FakeHost):
         if self.lets_go:
             return super().release(machine)
         for vgpu in self.vgpus.values():
-            if vgpu["holder"] == machine:
-                vgpu["holder"] = None
+            if vgpu["machine"] == machine:
+                vgpu["machine"] = None
         error = {"code": "failed", "what": "The vGPU is busy.", "remedy": "It is tried again.", "retry": True}
         return [step("release", machine, error)]
 

@@ -63,38 +63,49 @@ def gpu_facts(address: str = "0000:3b:00.0", **changes: Any) -> dict[str, Any]:
     return {
         "address": address,
         "model": "Tesla T4",
-        "vendor": "0x10de",
-        "device": "0x1eb8",
+        "vendor": "NVIDIA",
+        "device": "1eb8",
         "uuid": None,
-        "numa_node": 0,
         "driver": "nvidia",
+        "numa_node": 0,
         "iommu_group": address[5:7],
-        "iommu_members": [address],
-        "framework": "mdev_pf",
-        "sriov": None,
-        "memory_mib": 16384,
-        "handles": 16,
+        "group_members": [address],
+        "framework": "mdev-pf",
+        "reason": "",
+        "vfs": None,
+        "regime": "equal",
         "regimes": ["equal"],
+        "regime_change_seconds": 0,
+        "handles": 16,
+        "frame_buffer_mib": 16384,
+        "mig": None,
+        "ecc": None,
+        "mixed": None,
+        "scheduler": None,
         "types": [type_facts(*row) for row in T4_TYPES],
         "holders": [],
-        "unknown": [],
+        "unknown": {},
     } | changes
 
 
-def type_facts(name: str, size_group: str, most: int) -> dict[str, Any]:
+def type_facts(name: str, size_group: str, most: int, **changes: Any) -> dict[str, Any]:
     """One vGPU type in the form of `vmctl gpus`."""
     cells = [[k, k + 1] for k in range(most)]
     return {
         "name": name,
-        "driver_id": f"nvidia-{most}",
+        "id": f"nvidia-{most}",
         "series": name[-1],
-        "memory_mib": 16384 // most,
-        "size_group": size_group,
         "regime": "equal",
+        "frame_buffer_mib": 16384 // most,
+        "size_group": size_group,
+        "gi_profile": None,
+        "media": False,
         "max": most,
+        "free": most,
         "cells": cells,
         "free_cells": cells,
-    }
+        "slots": [[0, 1]],
+    } | changes
 
 
 def host(
@@ -114,8 +125,10 @@ def seen(now: datetime) -> None:
 
 
 def _types(gpu: GPU) -> list[dict[str, Any]]:
-    names = ("name", "series", "memory_mib", "size_group", "regime", "cells")
-    return [{name: getattr(row, name) for name in names} for row in gpu.types.all()]
+    names = ("name", "series", "size_group", "regime", "cells", "slots", "gi_profile", "media")
+    return [
+        {name: getattr(row, name) for name in names} | {"frame_buffer_mib": row.memory_mib} for row in gpu.types.all()
+    ]
 
 
 def flavor(slug: str = "small", types: tuple[str, ...] = ("T4-4Q",), *, now: datetime = NOW, **changes: Any) -> Flavor:

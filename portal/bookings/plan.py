@@ -27,12 +27,18 @@ class Period:
 
 @dataclass(frozen=True)
 class Offer:
-    """A vGPU type that a card can give, and the cells it may take."""
+    """A vGPU type that a card can give, and the cells it may take. mig: its GPU instance's profile; `media`: one a GPU.
+
+    `slot` is its place in a cell: the first one, where several vGPUs could share a GPU instance.
+    """
 
     name: str
     regime: str
     size_group: str
     cells: tuple[Cell, ...]
+    profile: str = ""
+    media: bool = False
+    slot: Cell = (0, 1)
 
 
 @dataclass(frozen=True)
@@ -61,6 +67,7 @@ class Tile:
     handle: int
     period: Period
     movable: bool = False
+    media: bool = False
 
 
 @dataclass(frozen=True)
@@ -128,3 +135,6 @@ class Spot:
     cell: Cell
     handle: int
     moves: tuple[tuple[UUID, Cell, int], ...] = ()
+    profile: str = ""
+    media: bool = False
+    slot: Cell = (0, 1)

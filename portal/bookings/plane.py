@@ -24,7 +24,8 @@ def cards() -> list[Card]:
 
 
 def _card(gpu: GPU, types: Iterable[VGPUType], flavors: Iterable[Flavor]) -> Card:
-    known = {(kind.name, kind.regime): _kind(kind) for kind in types}
+    offered = [kind for kind in types if kind.name in (gpu.offered_types or [kind.name])]
+    known = {(kind.name, kind.regime): _kind(kind) for kind in offered}
     fitting = [flavor for flavor in flavors if _fits(flavor, known, gpu)]
     wanted = {(name, flavor.regime) for flavor in fitting for name in flavor.vgpu_types}
     kinds = tuple(kind for key, kind in known.items() if key in wanted)

@@ -88,8 +88,23 @@ def _spots(need: Need, period: Period, card: Card, scene: Scene, order: int) -> 
             idle = _idle(cell, period, card, scene)
             yield (
                 (rank, len(cells) if tiles else len(offer.cells) + 1, _overdue(card, scene), idle, order, index),
-                Spot(card, offer.name, offer.regime, offer.size_group, cell, handles[0]),
+                _spot(card, offer, cell, handles[0]),
             )
+
+
+def _spot(card: Card, offer: Offer, cell: Cell, handle: int, moves: tuple[tuple[UUID, Cell, int], ...] = ()) -> Spot:
+    return Spot(
+        card,
+        offer.name,
+        offer.regime,
+        offer.size_group,
+        cell,
+        handle,
+        moves,
+        profile=offer.profile,
+        media=offer.media,
+        slot=offer.slot,
+    )
 
 
 def _offers(need: Need, card: Card) -> list[Offer]:
@@ -117,7 +132,7 @@ def _regime_open(offer: Offer, period: Period, card: Card, scene: Scene) -> bool
         if fact.card == card.id and fact.kind in BLOCKING and fact.size_group != offer.size_group:
             return False
     for tile in scene.tiles:
-        same = (tile.regime, tile.size_group) == (offer.regime, offer.size_group)
+        same = tile.regime == offer.regime and (offer.regime != "equal" or tile.size_group == offer.size_group)
         if tile.card == card.id and not same and tile.period.guards(period):
             return False
         if tile.iommu == card.iommu and tile.regime == "whole" and tile.period.meets(period):
@@ -129,14 +144,23 @@ def _free(offer: Offer, tiles: Iterable[Tile], card: Card, scene: Scene) -> tupl
     """Cells and handles that neither plan nor facts take. A fact names no cell, so it takes the last free one."""
     planned = list(tiles)
     facts = _blocking(card, scene, {tile.id for tile in planned})
-    taken = {tile.cell for tile in planned}
-    cells = [cell for cell in offer.cells if cell not in taken]
+    taken = [tile.cell for tile in planned]
+    cells = [cell for cell in offer.cells if not any(_overlap(cell, other) for other in taken)]
+    if offer.media and any(tile.media for tile in planned):
+        cells = []
     used = {tile.handle for tile in planned} | {fact.handle for fact in facts if fact.handle is not None}
     handles = [handle for handle in range(card.handles) if handle not in used]
     unnamed = sum(fact.handle is None for fact in facts)
     return cells[: len(cells) - len(facts)] if len(facts) < len(cells) else [], handles[
         : max(0, len(handles) - unnamed)
     ]
+
+
+def _overlap(one: Cell, other: Cell) -> bool:
+    """Half-open ranges; one that is open at an end is everything."""
+    if one[0] is None or one[1] is None or other[0] is None or other[1] is None:
+        return True
+    return one[0] < other[1] and other[0] < one[1]
 
 
 def _blocking(card: Card, scene: Scene, planned: set[UUID]) -> list[Fact]:
@@ -174,9 +198,7 @@ def _recolour(offer: Offer, period: Period, card: Card, scene: Scene) -> Spot | 
         return None
     anew = [(tile, cells[tile.id], handles[tile.id]) for tile in tiles]
     moves = [(tile.id, cell, handle) for tile, cell, handle in anew if (cell, handle) != (tile.cell, tile.handle)]
-    return Spot(
-        card, offer.name, offer.regime, offer.size_group, cells[newcomer.id], handles[newcomer.id], tuple(moves)
-    )
+    return _spot(card, offer, cells[newcomer.id], handles[newcomer.id], tuple(moves))
 
 
 def _colour(tiles: list[Tile], colours: tuple[C, ...], now: dict[UUID, C]) -> dict[UUID, C] | None:

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from psycopg.types.range import Range
 
 from portal.bookings.models import Placement
@@ -62,16 +62,23 @@ def _candidates(flavor: Flavor, machine: VirtualMachine | None, *, now: datetime
     offered = VGPUType.objects.filter(
         gpu=OuterRef("pk"), name__in=flavor.vgpu_types, regime=flavor.regime, seen__gte=OuterRef("seen")
     )
-    return gpus.filter(Exists(offered))
+    allowed = Q(offered_types=[]) | Q(offered_types__overlap=flavor.vgpu_types)
+    return gpus.filter(allowed, Exists(offered))
 
 
 def _card(gpu: GPU) -> Card:
     offers = tuple(
-        Offer(row.name, row.regime, row.size_group, tuple((low, high) for low, high in row.cells))
+        _offer(row)
         for row in gpu.types.all()
-        if gpu.seen is not None and row.seen >= gpu.seen
+        if gpu.seen is not None and row.seen >= gpu.seen and row.name in (gpu.offered_types or [row.name])
     )
     return Card(gpu.pk, gpu.host_id, gpu.model, gpu.iommu_key, gpu.handles, frozenset(gpu.regimes), offers)
+
+
+def _offer(row: VGPUType) -> Offer:
+    cells = tuple((low, high) for low, high in row.cells)
+    slot = tuple(row.slots[0]) if row.slots else (0, 1)
+    return Offer(row.name, row.regime, row.size_group, cells, row.gi_profile, row.media, (slot[0], slot[1]))
 
 
 def _room(host: Host) -> Room:
@@ -82,6 +89,7 @@ def _room(host: Host) -> Room:
 PLANNED = (
     "pk", "gpu", "iommu_group", "regime", "size_group", "cell", "handle", "period", "guard",
     "reservation", "reservation__status", "gpu__host", "reservation__flavor__vcpus", "reservation__flavor__memory_mib",
+    "media",
 )  # fmt: skip
 
 
@@ -119,6 +127,7 @@ class _Planned(NamedTuple):
     host: int
     vcpus: int
     memory_mib: int
+    media: bool
 
     def spans(self) -> Period:
         """A placement's ranges are never open."""
@@ -131,7 +140,8 @@ class _Planned(NamedTuple):
         period = self.spans()
         movable = self.status in WAITING and period.start > now + SETTLED_BEFORE_START
         cell = (self.cell.lower, self.cell.upper)
-        return Tile(self.id, self.gpu, self.iommu, self.regime, self.size_group, cell, self.handle, period, movable)
+        where = (self.id, self.gpu, self.iommu, self.regime, self.size_group, cell, self.handle)
+        return Tile(*where, period, movable, self.media)
 
     def load(self) -> Load:
         return Load(self.host, self.spans(), self.vcpus, self.memory_mib)

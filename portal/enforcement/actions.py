@@ -25,6 +25,8 @@ from portal.errors import Forbidden, Refused
 from portal.inventory.models import Host
 
 STEPS_KEPT = timedelta(days=30)
+WAITS = "wait"
+"""A change of a card that waits for its holders: nothing was done, and the report says so anew each time."""
 
 
 class Superseded(Exception):
@@ -138,6 +140,7 @@ def _log_steps(turn: Turn, steps: Iterable[Step], now: datetime) -> None:
             error=dict(step.error) if step.error else None,
         )
         for step in steps
+        if step.kind != WAITS
     )
     StepLog.objects.filter(host=turn.host, at__lt=now - STEPS_KEPT).delete()
 

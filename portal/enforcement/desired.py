@@ -5,7 +5,7 @@ The moment `now` is the database's; the host's own clock decides nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -38,6 +38,7 @@ class Tile:
     handle: int
     start: datetime
     end: datetime
+    slot: tuple[int, int] = (0, 1)
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ class Seed:
     password_hash: str
     ssh_keys: tuple[str, ...]
     period: str
+    licence: int | None = None  # FeatureType of NVIDIA's guest driver; None: the image asks for no licence
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,8 @@ class Lease:
     image: str
     grace: timedelta
     seed: Seed
+    firmware: str = "bios"
+    tpm: bool = False
     tiles: tuple[Tile, ...] = field(default=())
 
 
@@ -97,6 +101,7 @@ class Call:
     allowance: timedelta
     confirmed: frozenset[UUID] = frozenset()
     purge: frozenset[UUID] = frozenset()
+    cards: tuple[Mapping[str, Any], ...] = ()  # how each GPU should be set, as it stands in the document
 
 
 def waits_for(lease: Lease, leases: Iterable[Lease], facts: Iterable[Fact]) -> str:
@@ -171,6 +176,7 @@ def document(call: Call, leases: Sequence[Lease], tiles: Sequence[Tile], now: da
         "confirmed_stops": _sorted(ordered | call.confirmed),
         "purge": _sorted(gone | call.purge),
         "machines": [_machine(lease, promised(lease, tiles), now) for lease in leases],
+        "cards": [dict(card) for card in call.cards],
     }
 
 
@@ -202,7 +208,10 @@ def _machine(lease: Lease, promise: datetime | None, now: datetime) -> dict[str,
             "ssh_keys": list(seed.ssh_keys),
             "period": seed.period,
             "vgpu": ", ".join(tile.vgpu_type for tile in lease.tiles),
+            "licence": seed.licence,
         },
+        "firmware": lease.firmware,
+        "tpm": lease.tpm,
     }
 
 
@@ -214,6 +223,8 @@ def _vgpu(tile: Tile) -> dict[str, Any]:
         "regime": tile.regime,
         "cell": list(tile.cell) if tile.cell else None,
         "handle": tile.handle,
+        "slot": list(tile.slot),
+        "alternatives": [],
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from django.db.models import Q
@@ -12,6 +13,7 @@ from portal.bookings.models import Placement, Reservation
 from portal.bookings.states import HOLDING, RUNNING, Status
 from portal.enforcement.desired import Fact, Lease, Seed, Tile
 from portal.enforcement.models import HostState
+from portal.inventory import card_settings
 from portal.inventory.models import Holding, Host
 from portal.machines.models import VirtualMachine
 
@@ -41,6 +43,7 @@ def _tile(placement: Placement) -> Tile:
         size_group=placement.size_group,
         cell=None if whole else (placement.cell.lower, placement.cell.upper),
         handle=placement.handle,
+        slot=(placement.slot.lower, placement.slot.upper),
         start=placement.period.lower,
         end=placement.period.upper,
     )
@@ -78,6 +81,8 @@ def lease(reservation: Reservation, held: list[Tile]) -> Lease:
         memory_mib=flavor.memory_mib,
         disk_gib=max(flavor.disk_gib, image.min_disk_gib),
         image=image.file,
+        firmware=image.firmware,
+        tpm=image.tpm,
         grace=rules.stop_grace(image),
         seed=_seed(reservation),
         tiles=tuple(tile for tile in held if tile.reservation == reservation.pk),
@@ -94,6 +99,7 @@ def _seed(reservation: Reservation) -> Seed:
         password_hash=reservation.password_hash,
         ssh_keys=tuple(line.strip() for line in owner.ssh_keys.splitlines() if line.strip()),
         period=f"{start:%Y-%m-%d %H:%M}-{day}{end:%H:%M} {end:%Z}",
+        licence=reservation.image.licence,
     )
 
 
@@ -103,6 +109,13 @@ def facts(host: Host) -> list[Fact]:
         Fact(row.gpu_id, row.vgpu, row.kind, row.size_group, row.handle)
         for row in Holding.objects.filter(gpu__host=host)
     ]
+
+
+def cards(host: Host) -> tuple[dict[str, Any], ...]:
+    """How the host's cards in service should be set; one that is not there any more is left out."""
+    rows = list(host.gpus.filter(enabled=True, seen__isnull=False).order_by("address"))
+    latest = max((gpu.seen for gpu in rows if gpu.seen), default=None)
+    return tuple(card_settings.wish(gpu) for gpu in rows if gpu.seen == latest)
 
 
 def disks_to_purge(host: Host, now: datetime) -> frozenset[UUID]:

@@ -77,6 +77,7 @@ def prepare(turn: Turn, *, now: datetime) -> Question:
         allowance=timedelta(seconds=settings.EXPIRE_ALLOWANCE_SECONDS),
         confirmed=frozenset(UUID(machine) for machine in state.confirmed),
         purge=reading.disks_to_purge(turn.host, now),
+        cards=reading.cards(turn.host),
     )
     if any(lease.status == Status.ENDING for lease in leases):
         nudge.recheck(nudge.consoles_on_host(turn.host.pk))
@@ -162,15 +163,24 @@ def _record_end(reservation: Reservation, lease: Lease, now: datetime) -> bool:
 
 
 def _record_machines(host: Host, report: Report, now: datetime) -> None:
-    """State and disk of every machine that lives on this host."""
+    """State, disk, screen and licence of every machine that lives on this host."""
     seen = {machine.machine: machine for machine in report.machines}
-    disks = {disk.machine: disk.mib for disk in report.disks}
+    disks = {disk.machine: disk for disk in report.disks}
+    licences = {vgpu.machine: vgpu.licence for vgpu in report.vgpus if vgpu.licence}
     for machine in VirtualMachine.objects.filter(host=host):
-        state = MachineState(verdict.machine_state(report, seen.get(machine.pk)))
-        if machine.disk_mib is not None and machine.pk not in disks and report.complete:
+        found, disk = seen.get(machine.pk), disks.get(machine.pk)
+        if machine.disk_mib is not None and disk is None and report.complete:
             machines.disk_gone(machine.pk, now=now)
-        elif machine.deleted is None or machine.pk in disks or machine.pk in seen:
-            machines.observed(machine.pk, state=state, disk_mib=disks.get(machine.pk), now=now)
+        elif machine.deleted is None or disk is not None or found is not None:
+            machines.observed(
+                machine.pk,
+                state=MachineState(verdict.machine_state(report, found)),
+                disk_mib=disk.mib if disk else None,
+                disk_missing=disk is not None and not disk.present,
+                screen=found.screen if found else "",
+                licence=licences.get(machine.pk, ""),
+                now=now,
+            )
 
 
 def _record_gpus(host: Host, report: Report, leases: Sequence[Lease], now: datetime) -> None:

@@ -22,19 +22,24 @@ class SeenMachine:
     end: datetime | None
     console: bool
     vgpus: frozenset[UUID]
+    screen: str = ""  # what its console shows: "vgpu", or only the "boot"
 
 
 @dataclass(frozen=True)
 class SeenVGPU:
-    """One vGPU that exists on the host. uuid: None for a foreign one without; ours: None: it could not tell."""
+    """One share that exists on the host. uuid: None for a foreign one without; ours: None: it could not tell.
+
+    machine: the domain that names it, ours or not, running or off; licence: what the driver says of its guest's.
+    """
 
     uuid: UUID | None
     gpu: str
     type: str
     size_group: str
     handle: int | None
-    holder: UUID | None
+    machine: UUID | None
     ours: bool | None
+    licence: str = ""
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,7 @@ class SeenDisk:
 
     machine: UUID
     mib: int
+    present: bool = True
 
 
 @dataclass(frozen=True)
@@ -94,7 +100,7 @@ def _parse(document: Mapping[str, Any]) -> Report:
         observed_at=_moment(document["observed_at"]),
         machines=tuple(_machine(entry) for entry in document["machines"]),
         vgpus=tuple(_vgpu(entry) for entry in document["vgpus"]),
-        disks=tuple(SeenDisk(UUID(entry["machine"]), int(entry["mib"])) for entry in document["disks"]),
+        disks=tuple(_disk(entry) for entry in document["disks"]),
         gpus=tuple(_gpu(entry) for entry in document["gpus"]),
         unknown=tuple(_gaps(document)),
         steps=tuple(_step(entry) for entry in document.get("steps", ())),
@@ -111,6 +117,7 @@ def _machine(entry: Mapping[str, Any]) -> SeenMachine:
         end=_optional(_moment, entry["end"]),
         console=entry["console"] is True,
         vgpus=frozenset(UUID(uuid) for uuid in entry["vgpus"]),
+        screen=_string(entry["screen"]),
     )
 
 
@@ -121,15 +128,20 @@ def _vgpu(entry: Mapping[str, Any]) -> SeenVGPU:
         type=str(entry["type"]),
         size_group=str(entry["size_group"]),
         handle=_optional(int, entry["handle"]),
-        holder=_optional(UUID, entry["holder"]),
+        machine=_optional(UUID, entry["machine"]),
         ours=entry["ours"],
+        licence=str(entry["licence"] or ""),
     )
+
+
+def _disk(entry: Mapping[str, Any]) -> SeenDisk:
+    return SeenDisk(UUID(entry["machine"]), int(entry["mib"]), entry["present"] is True)
 
 
 def _gpu(entry: Mapping[str, Any]) -> Mapping[str, Any]:
     """Passed on to the inventory as it is, once the two fields that decide here are known to be there."""
     _string(entry["address"])
-    _gaps(entry)
+    dict(entry["unknown"])
     return entry
 
 

@@ -64,7 +64,7 @@ def is_released(report: Report, lease: Lease) -> bool:
     if doubt(report, lease):
         return False
     tiles = {tile.uuid for tile in lease.tiles}
-    if any(vgpu.uuid in tiles or vgpu.holder == lease.machine for vgpu in report.vgpus):
+    if any(vgpu.uuid in tiles or vgpu.machine == lease.machine for vgpu in report.vgpus):
         return False
     return not lease.disposable or all(disk.machine != lease.machine for disk in report.disks)
 
@@ -99,7 +99,7 @@ def holdings(report: Report, leases: Sequence[Lease], now: datetime) -> list[Hel
         if vgpu.ours is False or (vgpu.ours is None and lease is None):
             found.append(Held(vgpu, "foreign", f"{vgpu.type} is not one of this portal's vGPUs."))
         elif lease is None or lease.status == Status.ENDING or lease.end <= now:
-            found.append(_left(vgpu, vgpu.holder in running))
+            found.append(_left(vgpu, vgpu.machine in running))
     return found
 
 

@@ -17,7 +17,8 @@ from portal.accounts.people import person
 from portal.enforcement import actions
 from portal.enforcement.models import HostState
 from portal.errors import Refused
-from portal.inventory.models import Host
+from portal.inventory import sight
+from portal.inventory.models import GPU, Host
 from portal.machines.models import VirtualMachine
 
 LATEST_STEPS = 15
@@ -49,10 +50,25 @@ def _row(host: Host) -> dict[str, Any]:
         "asked": VirtualMachine.objects.filter(pk__in=state.needs_confirmation).select_related("owner"),
         "running": len(report.get("machines", [])),
         "foreign": len(report.get("foreign", [])),
-        "gpus": host.gpus.all(),
+        "gpus": [_card(gpu) for gpu in host.gpus.all()],
+        "waits": [step for step in report.get("steps", []) if step["kind"] == actions.WAITS],
+        "unknown": report.get("unknown", []),
         "accelerator": _accelerator(report),
         "clock": _clock(state),
         "steps": host.steps.all()[:LATEST_STEPS],
+    }
+
+
+def _card(gpu: GPU) -> dict[str, Any]:
+    """One GPU in words, and how an operator wants it where that differs."""
+    now = gpu.facts.get("regime")
+    wanted = gpu.wanted_regime if now and gpu.wanted_regime and now != gpu.wanted_regime else ""
+    return {
+        "gpu": gpu,
+        "words": list(sight.words(gpu.facts)),
+        "gaps": sight.gaps(gpu.facts),
+        "wanted": sight.REGIMES.get(wanted, ""),
+        "holdings": gpu.holdings.all(),
     }
 
 

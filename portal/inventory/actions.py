@@ -13,7 +13,7 @@ from django.db import transaction
 from portal.accounts.models import User
 from portal.audit import actions as audit
 from portal.errors import WrongInput
-from portal.inventory import signals
+from portal.inventory import card_settings, sight, signals
 from portal.inventory.models import (
     GPU,
     Flavor,
@@ -70,7 +70,7 @@ def delete_host(host: Host, *, by: User, now: datetime) -> None:
 def save_gpu(gpu: GPU, *, by: User | None, now: datetime) -> GPU:
     """Store a GPU as an operator edited it."""
     gpu.save()
-    audit.record(by, "saved", gpu, now=now, address=gpu.address, enabled=gpu.enabled)
+    audit.record(by, "saved", gpu, now=now, address=gpu.address, enabled=gpu.enabled, settings=card_settings.wish(gpu))
     transaction.on_commit(partial(signals.changed.send, GPU, host_id=gpu.host_id))
     return gpu
 
@@ -108,20 +108,29 @@ def record_inventory(host: Host, document: Mapping[str, Any], now: datetime) -> 
 
 
 def _record_gpu(host: Host, pool: Pool, found: Mapping[str, Any], now: datetime) -> GPU:
-    sight = {
+    before = GPU.objects.filter(host=host, address=found["address"]).first()
+    wanted = before.wanted_regime if before is not None else ""
+    fields = {
         "model": found.get("model") or "",
-        "memory_mib": found.get("memory_mib"),
+        "memory_mib": found.get("frame_buffer_mib"),
         "numa_node": found.get("numa_node"),
         "iommu_key": f"{host.name}:{found.get('iommu_group') or found['address']}",
         "handles": found.get("handles") or 0,
         "regimes": list(found.get("regimes") or []),
+        "wanted_regime": wanted or found.get("regime") or "",
         "seen": now,
         "facts": {key: value for key, value in found.items() if key not in ("types", "holders")},
     }
+    hidden = before is not None and sight.hides_types(found, wanted)
+    if before is not None and hidden:
+        fields |= {"handles": before.handles, "regimes": before.regimes, "memory_mib": before.memory_mib}
     gpu, _ = GPU.objects.update_or_create(
-        host=host, address=found["address"], defaults=sight, create_defaults=sight | {"pool": pool}
+        host=host, address=found["address"], defaults=fields, create_defaults=fields | {"pool": pool}
     )
-    _record_types(gpu, found.get("types") or [], now)
+    if before is not None and hidden:
+        gpu.types.filter(seen__gte=before.seen or now).update(seen=now)
+    else:
+        _record_types(gpu, found.get("types") or [], now)
     return gpu
 
 
@@ -131,7 +140,8 @@ def _record_types(gpu: GPU, found: Iterable[Mapping[str, Any]], now: datetime) -
     same = []
     for vgpu in found:
         row = known.get((vgpu["name"], vgpu["regime"]))
-        fields = {key: vgpu[key] for key in ("series", "memory_mib", "size_group", "cells")}
+        fields = {key: vgpu[key] for key in ("series", "size_group", "cells", "slots", "media")}
+        fields |= {"memory_mib": vgpu["frame_buffer_mib"], "gi_profile": vgpu["gi_profile"] or ""}
         if row is not None and all(getattr(row, key) == value for key, value in fields.items()):
             same.append(row.pk)
         else:

@@ -4,11 +4,12 @@ from typing import Any
 
 from django.contrib import admin
 from django.http import HttpRequest
+from django.utils.html import format_html_join
 
 from portal import clock
 from portal.accounts.access import caller
 from portal.audit.admin import ReadOnly
-from portal.inventory import actions
+from portal.inventory import actions, sight
 from portal.inventory.models import GPU, Flavor, Holding, Host, HostKind, Image
 
 
@@ -37,17 +38,35 @@ class HostAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic at r
             self.delete_model(request, host)
 
 
+SEEN = ("host", "address", "model", "memory_mib", "now", "regimes", "handles", "iommu_key", "seen")
+WISHED = ("wanted_regime", "wanted_vfs", "scheduler_policy", "time_slice_us", "ecc", "offered_types")
+
+
 @admin.register(GPU)
 class GPUAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """What vmctl found; an operator decides whether it is booked."""
+    """What vmctl found; an operator decides whether it is booked, and how it should be set."""
 
-    list_display = ["address", "host", "model", "regimes", "handles", "enabled", "seen"]
-    list_filter = ["host", "enabled"]
-    fields = ["host", "address", "model", "memory_mib", "regimes", "handles", "iommu_key", "enabled", "seen"]
+    list_display = ["address", "host", "model", "wanted_regime", "regimes", "handles", "enabled", "seen"]
+    list_filter = ["host", "enabled", "wanted_regime"]
+    fieldsets = [
+        (None, {"fields": ["enabled"]}),
+        (
+            "How the card should be set",
+            {
+                "fields": WISHED,
+                "description": "The host changes what differs as soon as nobody uses the card; until then it waits.",
+            },
+        ),
+        ("What the host found", {"fields": SEEN}),
+    ]
+    readonly_fields = SEEN
     actions = ["quarantine", "lift_quarantine"]
 
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        return ["host", "address", "model", "memory_mib", "regimes", "handles", "iommu_key", "seen"]
+    @admin.display(description="now")
+    def now(self, gpu: GPU) -> str:
+        return format_html_join(
+            "", "<div>{}</div>", ((text,) for text in (*sight.words(gpu.facts), *sight.gaps(gpu.facts)))
+        )
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -92,7 +111,7 @@ class FlavorAdmin(ChoiceAdmin):
 
 @admin.register(Image)
 class ImageAdmin(ChoiceAdmin):
-    list_display = ["slug", "name", "file", "user", "min_disk_gib", "enabled"]
+    list_display = ["slug", "name", "file", "user", "min_disk_gib", "firmware", "tpm", "licence", "enabled"]
 
 
 @admin.register(Holding)

@@ -4,8 +4,11 @@ import uuid
 from typing import Any
 
 from django.contrib.postgres.fields import ArrayField
+from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
+
+from portal.inventory import card_settings, sight
 
 # The same words go into file names and domain XML, so they are kept to one alphabet at the door
 SAFE_NAME = RegexValidator(r"^[a-z0-9][a-z0-9.-]{0,62}\Z", "Use lower-case letters, digits, dots and hyphens.")
@@ -26,6 +29,23 @@ class Regime(models.TextChoices):
     MIG = "mig"
     VF = "vf"
     WHOLE = "whole"
+
+
+class Firmware(models.TextChoices):
+    """What a machine boots by."""
+
+    BIOS = "bios", "BIOS"
+    UEFI = "uefi", "UEFI"
+    SECURE = "uefi-secure", "UEFI with Secure Boot"
+
+
+class Licence(models.IntegerChoices):
+    """FeatureType of NVIDIA's guest driver."""
+
+    UNLICENSED = 0, "unlicensed"
+    VGPU = 1, "vGPU: the type decides"
+    WORKSTATION = 2, "RTX Virtual Workstation"
+    COMPUTE = 4, "compute"
 
 
 class Host(models.Model):
@@ -77,7 +97,10 @@ class StoragePool(models.Model):
 
 
 class GPU(models.Model):
-    """One card. `handles` is how many vGPUs can exist on it; `seen` when vmctl last found it."""
+    """One card. `handles` is how many vGPUs can exist on it; `seen` when vmctl last found it.
+
+    `wanted_regime` to `offered_types` say how it should be set; vmctl changes what differs once nobody uses the card.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     host = models.ForeignKey(Host, on_delete=models.CASCADE, related_name="gpus")
@@ -92,10 +115,42 @@ class GPU(models.Model):
     enabled = models.BooleanField(default=True)
     seen = models.DateTimeField(null=True, blank=True)
     facts = models.JSONField(default=dict, blank=True)
+    wanted_regime = models.CharField(
+        max_length=10,
+        choices=list(sight.REGIMES.items()),
+        blank=True,
+        help_text="How the card is shared; it is brought back to this after a reboot. Empty: as it is found.",
+    )
+    wanted_vfs = models.PositiveIntegerField(
+        "parts", null=True, blank=True, help_text="Plain SR-IOV only: into how many parts the card is cut."
+    )
+    scheduler_policy = models.CharField(
+        max_length=12, choices=list(sight.POLICIES.items()), blank=True, help_text="Empty: as it is."
+    )
+    time_slice_us = models.PositiveIntegerField(
+        "time slice",
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1000), MaxValueValidator(30000)],
+        help_text="Microseconds, 1000 to 30000; for equal and fixed shares. Empty: the driver's own.",
+    )
+    ecc = models.BooleanField("ECC", null=True, blank=True, help_text="A change takes a reboot of the host.")
+    offered_types = ArrayField(
+        models.CharField(max_length=60),
+        default=list,
+        blank=True,
+        help_text="The only vGPU types that may be booked, with commas between. Empty: all that the driver offers.",
+    )
 
     class Meta:
         ordering = ["host__name", "address"]
         constraints = [models.UniqueConstraint(fields=["host", "address"], name="one_gpu_at_an_address")]
+
+    def clean(self) -> None:
+        """Settings that cannot be kept together, or not on this card, are refused with their field."""
+        wrong = card_settings.mistakes(self, known=[row.name for row in self.types.all()])
+        if wrong:
+            raise ValidationError(wrong)
 
     def __str__(self) -> str:
         return f"{self.host.name} {self.address} {self.model}".rstrip()
@@ -111,6 +166,9 @@ class VGPUType(models.Model):
     size_group = models.CharField(max_length=20)
     regime = models.CharField(max_length=10, choices=Regime.choices)
     cells = models.JSONField(default=list)
+    slots = models.JSONField(default=list)  # inside a cell, finer than [[0, 1]] where GPU instances are shared
+    gi_profile = models.CharField(max_length=40, blank=True)  # mig: the profile of its GPU instance
+    media = models.BooleanField(default=False)  # mig: a profile with media engines, of which a GPU has one
     seen = models.DateTimeField()
 
     class Meta:
@@ -150,6 +208,16 @@ class Image(models.Model):
     user = models.CharField(max_length=32, default="user", validators=[LOGIN_NAME])
     min_disk_gib = models.PositiveIntegerField(default=1)
     stop_grace_seconds = models.PositiveIntegerField(null=True, blank=True)  # empty: the site's
+    firmware = models.CharField(max_length=12, choices=Firmware.choices, default=Firmware.BIOS)
+    tpm = models.BooleanField(
+        "TPM", default=False, help_text="Machines get a TPM 2.0; what it keeps goes with their disk."
+    )
+    licence = models.PositiveSmallIntegerField(
+        choices=Licence.choices,
+        null=True,
+        blank=True,
+        help_text="Machines get the host's licence token for NVIDIA's guest driver. Empty: they get none.",
+    )
     enabled = models.BooleanField(default=True)
 
     class Meta:

@@ -52,9 +52,20 @@ def make(
     return machine
 
 
-def observed(machine_id: UUID, *, state: MachineState, disk_mib: int | None = None, now: datetime) -> None:
-    """What the host last said about a machine."""
-    seen = {"state": state, "observed_at": now} | ({} if disk_mib is None else {"disk_mib": disk_mib})
+def observed(
+    machine_id: UUID,
+    *,
+    state: MachineState,
+    disk_mib: int | None = None,
+    disk_missing: bool = False,
+    screen: str = "",
+    licence: str = "",
+    now: datetime,
+) -> None:
+    """What the host last said about a machine. `disk_mib` None: nothing of its disk; the rest empty: not running."""
+    seen = {"state": state, "disk_missing": disk_missing, "screen": screen, "licence": licence, "observed_at": now}
+    if disk_mib is not None:
+        seen["disk_mib"] = disk_mib
     VirtualMachine.objects.filter(pk=machine_id).update(**seen)
 
 
@@ -70,4 +81,5 @@ def delete(machine: VirtualMachine, *, by: User | None, now: datetime) -> bool:
 
 def disk_gone(machine_id: UUID, *, now: datetime) -> None:
     """The host has no disk of this machine any more."""
-    VirtualMachine.objects.filter(pk=machine_id).update(disk_mib=None, state=MachineState.OFF, observed_at=now)
+    gone = {"disk_mib": None, "disk_missing": False, "screen": "", "licence": ""}
+    VirtualMachine.objects.filter(pk=machine_id).update(**gone, state=MachineState.OFF, observed_at=now)

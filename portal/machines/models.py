@@ -31,6 +31,13 @@ class MachineQuerySet(models.QuerySet["VirtualMachine"]):
         return self.filter(deleted=None)
 
 
+class Screen(models.TextChoices):
+    """What a running machine's console shows: all of it, or only the boot, until its vGPU takes over."""
+
+    VGPU = "vgpu"
+    BOOT = "boot"
+
+
 class VirtualMachine(models.Model):
     """Somebody's machine. `host` is where it was placed first, so that is where its disk lies or will lie."""
 
@@ -49,6 +56,9 @@ class VirtualMachine(models.Model):
     state = models.CharField(max_length=10, choices=MachineState.choices, default=MachineState.OFF)
     observed_at = models.DateTimeField(null=True, blank=True)
     disk_mib = models.PositiveIntegerField(null=True, blank=True)
+    disk_missing = models.BooleanField(default=False)  # its folder is there, the disk itself is not
+    screen = models.CharField(max_length=10, choices=Screen.choices, blank=True)  # empty: it does not run
+    licence = models.CharField(max_length=80, blank=True)  # of its vGPU, as the host's driver says; empty: nothing
     retain_until = models.DateTimeField(null=True, blank=True)
     deleted = models.DateTimeField(null=True, blank=True)
     created = models.DateTimeField()

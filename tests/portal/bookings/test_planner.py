@@ -1,5 +1,6 @@
 """The planner as pure geometry: never an overlap, never a refusal where a place can be made."""
 
+from dataclasses import replace
 from itertools import combinations
 from uuid import UUID
 
@@ -175,3 +176,39 @@ def test_processors_and_memory_are_counted_moment_by_moment() -> None:
     assert planner.choose(NEEDS["small"], period(0, 5), scene) is not None
     assert planner.choose(NEEDS["big"], period(0, 5), scene) is None
     assert planner.choose(NEEDS["big"], period(2, 3), scene) is not None
+
+
+# GPU instances --------------------------------------------------------------------------------------
+
+ONE = Offer("A100-1-5C", "mig", "A100-1-5C", tuple((k, k + 1) for k in range(7)), "1g.5gb")
+ONE_ME = Offer("A100-1-5CME", "mig", "A100-1-5CME", tuple((k, k + 1) for k in range(7)), "1g.5gb+me", media=True)
+THREE = Offer("A100-3-20C", "mig", "A100-3-20C", ((0, 4), (4, 8)), "3g.20gb")
+A100 = Card(UUID(int=7), 1, "A100", "h:7", 16, frozenset({"mig"}), (ONE, ONE_ME, THREE))
+
+
+def placed(*names: str) -> list[Spot | None]:
+    """Where bookings of these types go, one after the other, all for the same hours."""
+    scene, when, found = Scene((A100,)), period(1, 3), []
+    for number, name in enumerate(names):
+        spot = planner.choose(Need("mig", (name,), 1, 256), when, scene)
+        found.append(spot)
+        if spot is not None:
+            kept = tile(number, spot, when)
+            scene = Scene((A100,), (*scene.tiles, replace(kept, media=spot.media)))
+    return found
+
+
+def test_gpu_instances_of_several_profiles_stand_side_by_side_and_never_overlap() -> None:
+    three, one, none = placed("A100-3-20C", "A100-1-5C", "A100-3-20C")[:3]
+    assert three is not None
+    assert one is not None
+    assert (three.cell, three.profile) == ((0, 4), "3g.20gb")
+    assert (one.cell, one.profile, none) == ((4, 5), "1g.5gb", None)
+
+
+def test_a_gpu_has_one_instance_with_media_engines() -> None:
+    first, second, plain = placed("A100-1-5CME", "A100-1-5CME", "A100-1-5C")
+    assert first is not None
+    assert (first.cell, first.media, second) == ((0, 1), True, None)
+    assert plain is not None
+    assert (plain.cell, plain.media) == ((1, 2), False)

@@ -135,8 +135,9 @@ LEFT_VGPU = {
     "type": "T4-4Q",
     "size_group": "4G",
     "handle": None,
-    "holder": None,
+    "machine": None,
     "ours": None,
+    "licence": None,
 }
 
 
@@ -159,7 +160,7 @@ def test_what_a_card_cannot_tell_of_its_offers_keeps_nobody_from_ending() -> Non
     """A counter that can never be read would otherwise hold the last booking for ever."""
     ending = lease(1, Status.ENDING, tile(1, 0, 1))
     gap = {"what": "free instances", "reason": "cannot read"}
-    odd = report_with(gpus=[make.gpu_facts() | {"unknown": [gap]}])
+    odd = report_with(gpus=[make.gpu_facts() | {"unknown": {gap["what"]: gap["reason"]}}])
     assert verdict.judge(parse(odd), [ending])[0].gone
 
 
@@ -167,8 +168,8 @@ def test_what_a_card_cannot_tell_of_its_offers_keeps_nobody_from_ending() -> Non
     "left",
     [
         {"vgpus": [LEFT_VGPU]},
-        {"vgpus": [LEFT_VGPU | {"uuid": str(UUID(int=5)), "holder": str(UUID(int=201))}]},
-        {"disks": [{"machine": str(UUID(int=201)), "mib": 1, "seed": False}]},
+        {"vgpus": [LEFT_VGPU | {"uuid": str(UUID(int=5)), "machine": str(UUID(int=201))}]},
+        {"disks": [{"machine": str(UUID(int=201)), "mib": 1, "seed": False, "present": True}]},
     ],
 )
 def test_what_is_left_keeps_the_share(left: dict[str, Any]) -> None:

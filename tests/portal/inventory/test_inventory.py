@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from portal.accounts.models import User
 from portal.audit.models import Entry
+from portal.bookings.errors import NoCapacity
 from portal.errors import WrongInput
 from portal.gateway import GatewayError
 from portal.inventory import actions
@@ -63,6 +64,46 @@ def test_what_is_gone_keeps_its_old_time(world: World) -> None:
     other = make.gpu_facts("0000:5e:00.0", types=[])
     actions.record_inventory(world.host, {"gpus": [other]}, at(1))
     assert {gpu.address: gpu.seen for gpu in GPU.objects.all()} == {"0000:3b:00.0": NOW, "0000:5e:00.0": at(1)}
+
+
+OFF = {"types": [], "handles": 0, "regimes": [], "vfs": {"total": 32, "enabled": 0, "free": None}}
+
+
+@pytest.mark.field("A05")
+@pytest.mark.parametrize(
+    "found",
+    [
+        OFF,
+        {"types": [], "handles": 0, "regimes": ["whole"], "regime": "whole", "frame_buffer_mib": None},
+        {"types": [], "unknown": {"types": "The driver does not answer."}},
+    ],
+    ids=["functions off after a reboot", "lent out whole", "not told"],
+)
+def test_a_card_that_cannot_show_its_types_now_keeps_them(world: World, found: dict[str, Any]) -> None:
+    """It is brought back before the next machine starts, so it can be booked on meanwhile."""
+    actions.record_inventory(world.host, {"gpus": [make.gpu_facts(**found)]}, at(0.5))
+    gpu = GPU.objects.get()
+    assert (gpu.handles, gpu.regimes, gpu.memory_mib) == (16, ["equal"], 16384)
+    assert {row.seen for row in VGPUType.objects.all()} == {at(0.5)}
+    assert gpu.facts["regime"] == found.get("regime", "equal")
+    assert world.book(now=at(0.5)).status == "booked"
+
+
+@pytest.mark.field("A19")
+def test_a_card_whose_mig_mode_waits_for_a_reset_is_not_booked(world: World) -> None:
+    pending = {"mig": {"current": False, "pending": True}, "unknown": {"mig": "It needs a reset."}, "types": []}
+    actions.record_inventory(world.host, {"gpus": [make.gpu_facts(**OFF | pending)]}, at(0.5))
+    with pytest.raises(NoCapacity):
+        world.book(now=at(0.5))
+
+
+@pytest.mark.field("A07")
+def test_a_type_that_a_new_driver_does_not_offer_is_not_booked(world: World) -> None:
+    left = [make.type_facts("T4-8Q", "8G", 2)]
+    actions.record_inventory(world.host, {"gpus": [make.gpu_facts(types=left)]}, at(0.5))
+    with pytest.raises(NoCapacity):
+        world.book(now=at(0.5))
+    assert world.book(flavor=world.big, now=at(0.5)).status == "booked"
 
 
 def test_without_an_iommu_group_the_address_stands_for_it(world: World) -> None:

@@ -1,5 +1,6 @@
 """My machines, the console's page and its ticket, the operators' hosts."""
 
+import re
 from typing import Any
 from uuid import uuid4
 
@@ -12,6 +13,9 @@ from portal.bookings.models import Reservation
 from portal.bookings.states import Status
 from portal.consoles.models import ConsoleTicket
 from portal.enforcement.models import HostState, StepLog
+from portal.inventory import actions as inventory
+from portal.machines import actions as machines
+from portal.machines.models import MachineState
 from tests import make
 from tests.portal.pages.conftest import LogIn
 
@@ -124,6 +128,52 @@ def test_hosts_tell_what_went_wrong(world: make.World, logged_in: LogIn) -> None
     assert "Start it." in page
     assert "7 s behind" in page
     assert "ada-demo" in page
+
+
+def test_hosts_tell_how_their_cards_are_and_what_waits(world: make.World, logged_in: LogIn) -> None:
+    odd = make.gpu_facts(
+        regime="whole", vfs={"total": 16, "enabled": 0, "free": None}, types=[], unknown={"ecc": "It does <not> tell."}
+    )
+    inventory.record_inventory(world.host, {"gpus": [odd]}, clock.now())
+    wait = {"kind": "wait", "machine": None, "subject": "set <ECC>: ada-demo uses it", "done": False, "error": None}
+    gap = {"what": "claims", "reason": "libvirt did not answer."}
+    host_state(world, report={"steps": [wait], "unknown": [gap]}, last_success=clock.now())
+    page = logged_in(world.people.olga).get("/hosts").content.decode()
+    for text in (
+        "given away whole, mediated devices · virtual functions are off (16 possible)",
+        "Wanted: shares of one size at a time",
+        "1 thing the host could not tell",
+        "ecc: It does &lt;not&gt; tell.",
+        "Waits: set &lt;ECC&gt;: ada-demo uses it",
+        "claims: libvirt did not answer.",
+    ):
+        assert text in page, text
+
+
+def test_a_console_that_ends_with_the_boot_is_told_where_the_desktop_is(
+    running: Reservation, world: make.World, logged_in: LogIn
+) -> None:
+    ada = logged_in(world.people.ada)
+    pages = [
+        reverse("bookings:reservation", args=[running.pk]),
+        reverse("consoles:console", args=[running.machine_id]),
+    ]
+    word = "reached in the machine itself"
+    assert not [page for page in pages if re.search(word, ada.get(page).content.decode())]
+    machines.observed(
+        running.machine_id, state=MachineState.RUNNING, screen="boot", licence="licensed", now=clock.now()
+    )
+        running.machine_id, state=MachineState.RUNNING, screen="boot", licence="licensed", now=clock.now()
+    )
+    assert all(re.search(word, ada.get(page).content.decode()) for page in pages)
+    assert "<dt>Licence</dt><dd>licensed</dd>" in ada.get(pages[0]).content.decode()
+
+
+def test_a_disk_that_is_missing_on_its_host_is_told(running: Reservation, world: make.World, logged_in: LogIn) -> None:
+    machines.observed(running.machine_id, state=MachineState.OFF, disk_missing=True, now=clock.now())
+    ada = logged_in(world.people.ada)
+    assert "disk missing" in ada.get(reverse("consoles:machines")).content.decode()
+    assert "is missing on its host" in ada.get(reverse("bookings:reservation", args=[running.pk])).content.decode()
 
 
 def test_a_mass_stop_is_confirmed_for_exactly_those(running: Reservation, world: make.World, logged_in: LogIn) -> None:

@@ -40,12 +40,13 @@ def frozen() -> Iterator[int]:
 
 @pytest.mark.field("C01")
 def test_a_restarted_daemon_costs_one_call_and_no_machine(place: Place) -> None:
-    place.apply(place.machine("a"))
+    wanted = place.machine("a")
+    place.apply(wanted)
     before, qemu = libvirtd(), place.qemu("a")
     os.kill(before, signal.SIGTERM)
     until(lambda: libvirtd() not in (0, before) and answers(), 60)
     until(lambda: place.observe().states == {place.uuid("a"): "running"}, 20)  # first it finds its QEMUs again
-    assert place.apply(place.machine("a")).kinds == []
+    assert place.apply(wanted).kinds == []
     assert place.qemu("a") == qemu
 
 

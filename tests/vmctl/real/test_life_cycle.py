@@ -25,7 +25,7 @@ def test_it_starts_with_its_share_obeys_and_leaves_only_its_disk(place: Place) -
     assert place.xml("a").find(f"devices/video/alias[@name='ua-tessera-{place.vgpu_uuid('a')}']") is not None
     assert stat.S_ISSOCK(place.socket("a").stat().st_mode)
     (seen,) = started.document["vgpus"]
-    assert (seen["holder"], seen["ours"]) == (place.uuid("a"), True)
+    assert (seen["machine"], seen["ours"]) == (place.uuid("a"), True)
     assert place.apply(wanted).kinds == []
 
     place.until_up("a")

@@ -15,6 +15,7 @@ import pytest
 from tests.vmctl.build import HOST, NOW, Json, document, machine, name_uuid, vgpu
 from tests.vmctl.folder import FolderHypervisor, put_in, quick_commands
 from tests.vmctl.snapshot import differences, taken
+from tests.vmctl.test_schemas import check
 from vmctl import accept as accepting
 from vmctl import apply as applying
 from vmctl import desired, gpus, guest_trial, simulate
@@ -79,6 +80,7 @@ def test_a_card_that_does_what_it_says_is_accepted_and_stays_as_it_was(site: Sit
     accept(site)
     before = taken(site.host.root)
     report = accept(site, rounds=2)
+    check("accept", report)
     assert report["problems"] == []
     assert (report["accepted"], report["restored"], len(report["rounds"])) == (True, True, 2)
     first = {trial["type"]: trial for trial in report["rounds"][0]["types"]}

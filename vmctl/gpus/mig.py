@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from vmctl import state
 from vmctl.card import Cell, Regime
 from vmctl.errors import Code, VmctlError
 from vmctl.gpus import mdev_bus, smi_tables
 from vmctl.gpus.cards import Card
 from vmctl.gpus.cells import overlap
 from vmctl.gpus.facts import DriverFacts, Instance, Profile
+from vmctl.gpus.functions import LOCK_SECONDS
 from vmctl.gpus.mig_cells import cell, cells, profile_of
 from vmctl.gpus.shares import Order
 from vmctl.host import Answer, Host
@@ -219,8 +221,12 @@ def _named(instance: Instance) -> str:
 
 
 def _smi(host: Host, card: Card, words: Sequence[str], *, changes: bool) -> Answer:
-    limit = CHANGE_SECONDS if changes else READ_SECONDS
-    return host.driver_tool(["nvidia-smi", "mig", "-i", card.address, *words], limit=limit, changes=changes)
+    """Ask or order nvidia-smi. Nobody looks at the cards meanwhile: a look holds them, and the driver refuses then."""
+    command = ["nvidia-smi", "mig", "-i", card.address, *words]
+    if not changes:
+        return host.driver_tool(command, limit=READ_SECONDS, changes=False)
+    with state.locked(host.gpus_lock, LOCK_SECONDS):
+        return host.driver_tool(command, limit=CHANGE_SECONDS, changes=True)
 
 
 def _said(answer: Answer) -> str:

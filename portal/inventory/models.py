@@ -139,7 +139,7 @@ class GPU(models.Model):
         models.CharField(max_length=60),
         default=list,
         blank=True,
-        help_text="The only vGPU types that may be booked, with commas between. Empty: all that the driver offers.",
+        help_text="The only vGPU types that may be booked, with commas between. Empty: all on offer.",
     )
 
     class Meta:

@@ -6,70 +6,129 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('inventory', '0001_initial'),
+        ("inventory", "0001_initial"),
     ]
 
     operations = [
         migrations.AddField(
-            model_name='gpu',
-            name='ecc',
-            field=models.BooleanField(blank=True, help_text='A change takes a reboot of the host.', null=True, verbose_name='ECC'),
+            model_name="gpu",
+            name="ecc",
+            field=models.BooleanField(
+                blank=True, help_text="A change takes a reboot of the host.", null=True, verbose_name="ECC"
+            ),
         ),
         migrations.AddField(
-            model_name='gpu',
-            name='offered_types',
-            field=django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=60), blank=True, default=list, help_text='The only vGPU types that may be booked, with commas between. Empty: all that the driver offers.', size=None),
+            model_name="gpu",
+            name="offered_types",
+            field=django.contrib.postgres.fields.ArrayField(
+                base_field=models.CharField(max_length=60),
+                blank=True,
+                default=list,
+                help_text="The only vGPU types that may be booked, with commas between. Empty: all on offer.",
+                size=None,
+            ),
         ),
         migrations.AddField(
-            model_name='gpu',
-            name='scheduler_policy',
-            field=models.CharField(blank=True, choices=[('best_effort', 'best effort'), ('equal_share', 'equal shares'), ('fixed_share', 'fixed shares')], help_text='Empty: as it is.', max_length=12),
+            model_name="gpu",
+            name="scheduler_policy",
+            field=models.CharField(
+                blank=True,
+                choices=[
+                    ("best_effort", "best effort"),
+                    ("equal_share", "equal shares"),
+                    ("fixed_share", "fixed shares"),
+                ],
+                help_text="Empty: as it is.",
+                max_length=12,
+            ),
         ),
         migrations.AddField(
-            model_name='gpu',
-            name='time_slice_us',
-            field=models.PositiveIntegerField(blank=True, help_text="Microseconds, 1000 to 30000; for equal and fixed shares. Empty: the driver's own.", null=True, validators=[django.core.validators.MinValueValidator(1000), django.core.validators.MaxValueValidator(30000)], verbose_name='time slice'),
+            model_name="gpu",
+            name="time_slice_us",
+            field=models.PositiveIntegerField(
+                blank=True,
+                help_text="Microseconds, 1000 to 30000; for equal and fixed shares. Empty: the driver's own.",
+                null=True,
+                validators=[
+                    django.core.validators.MinValueValidator(1000),
+                    django.core.validators.MaxValueValidator(30000),
+                ],
+                verbose_name="time slice",
+            ),
         ),
         migrations.AddField(
-            model_name='gpu',
-            name='wanted_regime',
-            field=models.CharField(blank=True, choices=[('equal', 'shares of one size at a time'), ('mixed', 'shares of several sizes side by side'), ('mig', 'GPU instances (MIG)'), ('vf', 'plain parts (SR-IOV)'), ('whole', 'given away whole')], help_text='How the card is shared; it is brought back to this after a reboot. Empty: as it is found.', max_length=10),
+            model_name="gpu",
+            name="wanted_regime",
+            field=models.CharField(
+                blank=True,
+                choices=[
+                    ("equal", "shares of one size at a time"),
+                    ("mixed", "shares of several sizes side by side"),
+                    ("mig", "GPU instances (MIG)"),
+                    ("vf", "plain parts (SR-IOV)"),
+                    ("whole", "given away whole"),
+                ],
+                help_text="How the card is shared; it is brought back to this after a reboot. Empty: as it is found.",
+                max_length=10,
+            ),
         ),
         migrations.AddField(
-            model_name='gpu',
-            name='wanted_vfs',
-            field=models.PositiveIntegerField(blank=True, help_text='Plain SR-IOV only: into how many parts the card is cut.', null=True, verbose_name='parts'),
+            model_name="gpu",
+            name="wanted_vfs",
+            field=models.PositiveIntegerField(
+                blank=True,
+                help_text="Plain SR-IOV only: into how many parts the card is cut.",
+                null=True,
+                verbose_name="parts",
+            ),
         ),
         migrations.AddField(
-            model_name='image',
-            name='firmware',
-            field=models.CharField(choices=[('bios', 'BIOS'), ('uefi', 'UEFI'), ('uefi-secure', 'UEFI with Secure Boot')], default='bios', max_length=12),
+            model_name="image",
+            name="firmware",
+            field=models.CharField(
+                choices=[("bios", "BIOS"), ("uefi", "UEFI"), ("uefi-secure", "UEFI with Secure Boot")],
+                default="bios",
+                max_length=12,
+            ),
         ),
         migrations.AddField(
-            model_name='image',
-            name='licence',
-            field=models.PositiveSmallIntegerField(blank=True, choices=[(0, 'unlicensed'), (1, 'vGPU: the type decides'), (2, 'RTX Virtual Workstation'), (4, 'compute')], help_text="Machines get the host's licence token for NVIDIA's guest driver. Empty: they get none.", null=True),
+            model_name="image",
+            name="licence",
+            field=models.PositiveSmallIntegerField(
+                blank=True,
+                choices=[
+                    (0, "unlicensed"),
+                    (1, "vGPU: the type decides"),
+                    (2, "RTX Virtual Workstation"),
+                    (4, "compute"),
+                ],
+                help_text="Machines get the host's licence token for NVIDIA's guest driver. Empty: they get none.",
+                null=True,
+            ),
         ),
         migrations.AddField(
-            model_name='image',
-            name='tpm',
-            field=models.BooleanField(default=False, help_text='Machines get a TPM 2.0; what it keeps goes with their disk.', verbose_name='TPM'),
+            model_name="image",
+            name="tpm",
+            field=models.BooleanField(
+                default=False,
+                help_text="Machines get a TPM 2.0; what it keeps goes with their disk.",
+                verbose_name="TPM",
+            ),
         ),
         migrations.AddField(
-            model_name='vgputype',
-            name='gi_profile',
+            model_name="vgputype",
+            name="gi_profile",
             field=models.CharField(blank=True, max_length=40),
         ),
         migrations.AddField(
-            model_name='vgputype',
-            name='media',
+            model_name="vgputype",
+            name="media",
             field=models.BooleanField(default=False),
         ),
         migrations.AddField(
-            model_name='vgputype',
-            name='slots',
+            model_name="vgputype",
+            name="slots",
             field=models.JSONField(default=list),
         ),
     ]

@@ -4,25 +4,24 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('machines', '0001_initial'),
+        ("machines", "0001_initial"),
     ]
 
     operations = [
         migrations.AddField(
-            model_name='virtualmachine',
-            name='disk_missing',
+            model_name="virtualmachine",
+            name="disk_missing",
             field=models.BooleanField(default=False),
         ),
         migrations.AddField(
-            model_name='virtualmachine',
-            name='licence',
+            model_name="virtualmachine",
+            name="licence",
             field=models.CharField(blank=True, max_length=80),
         ),
         migrations.AddField(
-            model_name='virtualmachine',
-            name='screen',
-            field=models.CharField(blank=True, choices=[('vgpu', 'Vgpu'), ('boot', 'Boot')], max_length=10),
+            model_name="virtualmachine",
+            name="screen",
+            field=models.CharField(blank=True, choices=[("vgpu", "Vgpu"), ("boot", "Boot")], max_length=10),
         ),
     ]

@@ -66,7 +66,7 @@ def test_what_is_gone_keeps_its_old_time(world: World) -> None:
     assert {gpu.address: gpu.seen for gpu in GPU.objects.all()} == {"0000:3b:00.0": NOW, "0000:5e:00.0": at(1)}
 
 
-OFF = {"types": [], "handles": 0, "regimes": [], "vfs": {"total": 32, "enabled": 0, "free": None}}
+OFF: dict[str, Any] = {"types": [], "handles": 0, "regimes": [], "vfs": {"total": 32, "enabled": 0, "free": None}}
 
 
 @pytest.mark.field("A05")
@@ -91,7 +91,11 @@ def test_a_card_that_cannot_show_its_types_now_keeps_them(world: World, found: d
 
 @pytest.mark.field("A19")
 def test_a_card_whose_mig_mode_waits_for_a_reset_is_not_booked(world: World) -> None:
-    pending = {"mig": {"current": False, "pending": True}, "unknown": {"mig": "It needs a reset."}, "types": []}
+    pending: dict[str, Any] = {
+        "mig": {"current": False, "pending": True},
+        "unknown": {"mig": "It needs a reset."},
+        "types": [],
+    }
     actions.record_inventory(world.host, {"gpus": [make.gpu_facts(**OFF | pending)]}, at(0.5))
     with pytest.raises(NoCapacity):
         world.book(now=at(0.5))

@@ -163,8 +163,6 @@ def test_a_console_that_ends_with_the_boot_is_told_where_the_desktop_is(
     machines.observed(
         running.machine_id, state=MachineState.RUNNING, screen="boot", licence="licensed", now=clock.now()
     )
-        running.machine_id, state=MachineState.RUNNING, screen="boot", licence="licensed", now=clock.now()
-    )
     assert all(re.search(word, ada.get(page).content.decode()) for page in pages)
     assert "<dt>Licence</dt><dd>licensed</dd>" in ada.get(pages[0]).content.decode()
 

@@ -15,6 +15,7 @@ BENCHES = {
     "book": "tests.bench.bookings",
     "calendar": "tests.bench.bookings",
     "apply_nothing": "tests.bench.hosts",
+    "large_host": "tests.bench.hosts",
     "first_screen": "tests.bench.screens",
 }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -16,7 +15,7 @@ from portal.bookings import actions
 from portal.bookings.models import Placement
 from portal.bookings.rules import Wish
 from tests import make
-from tests.bench.result import Result, at_least, at_most
+from tests.bench.result import Result, at_least, at_most, milliseconds
 
 ROUNDS = 150
 STEP = timedelta(minutes=settings.SLOT_MINUTES)
@@ -77,13 +76,3 @@ def rate(deed: Callable[[int], None]) -> float:
     for k in range(ROUNDS):
         deed(k)
     return ROUNDS / (time.monotonic() - began)
-
-
-def milliseconds(deed: Callable[[], object], rounds: int = 20) -> float:
-    """The median."""
-    spans = []
-    for _ in range(rounds):
-        began = time.monotonic()
-        deed()
-        spans.append(time.monotonic() - began)
-    return statistics.median(spans) * 1000

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import statistics
+import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 
@@ -36,3 +39,13 @@ def at_most(bench: str, value: float, unit: str, reference: float, reference_nam
 def at_least(bench: str, value: float, unit: str, reference: float, reference_name: str, ratio: float) -> Result:
     """More is better: a rate."""
     return Result(bench, value, unit, reference, reference_name, f">= {ratio:g}", value >= ratio * reference)
+
+
+def milliseconds(deed: Callable[[], object], rounds: int = 20) -> float:
+    """The median."""
+    spans = []
+    for _ in range(rounds):
+        began = time.monotonic()
+        deed()
+        spans.append(time.monotonic() - began)
+    return statistics.median(spans) * 1000

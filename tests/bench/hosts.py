@@ -26,9 +26,7 @@ from vmctl.site import Site
 
 CARDS, MACHINES = 8, 100
 LARGE = tuple(
-    layouts.Card(
-        layouts.A40, f"0000:{0x41 + number:02x}:00.0", f"0000:40:{number:02x}.0", number // 4, 40 + 33 * number
-    )
+    layouts.Card(A40, f"0000:{0x41 + number:02x}:00.0", f"0000:40:{number:02x}.0", number // 4, 40 + 33 * number)
     for number in range(CARDS)
 )
 """Eight cards of 32 virtual functions, each of which shows 29 types: of all ways the one with the most files."""

@@ -77,7 +77,7 @@ def _create(kernel: Kernel, state: State, parent: str, kind: str, value: str) ->
         refuse(errno.ENOSPC, where)
     groups = [int(name) for name in kernel.tree.names("sys/kernel/iommu_groups")]
     own.vgpus[uuid] = VGPU(parent, kind, found.placement, found.instance, max(groups, default=0) + 1)
-    kernel.settle(state, card)
+    kernel.settle(state, card, changed=parent)
 
 
 def _remove(kernel: Kernel, state: State, uuid: str, value: str) -> None:
@@ -89,9 +89,9 @@ def _remove(kernel: Kernel, state: State, uuid: str, value: str) -> None:
     node = f"dev/vfio/{own.vgpus[uuid].group}"
     if kernel.in_use(node):
         raise Busy(node)
-    del own.vgpus[uuid]
+    function = own.vgpus.pop(uuid).function
     own.params.pop(uuid, None)
-    kernel.settle(state, card)
+    kernel.settle(state, card, changed=function)
 
 
 def _set_type(kernel: Kernel, state: State, function: str, value: str) -> None:
@@ -106,7 +106,7 @@ def _set_type(kernel: Kernel, state: State, function: str, value: str) -> None:
     if value == "0":
         own.vgpus.pop(function, None)
         own.params.pop(function, None)
-        kernel.settle(state, card)
+        kernel.settle(state, card, changed=function)
         return
     kind = card.board.by_id.get(f"nvidia-{value}")
     found = rules.place(card.board, own, kind, function) if kind is not None else None
@@ -114,7 +114,7 @@ def _set_type(kernel: Kernel, state: State, function: str, value: str) -> None:
         kernel.log("NVRM: Failed to add vgpu create request: 0x38")
         refuse(errno.EIO, where)
     own.vgpus[function] = VGPU(function, kind.driver_id, found.placement, found.instance)
-    kernel.settle(state, card)
+    kernel.settle(state, card, changed=function)
 
 
 def _set_params(kernel: Kernel, state: State, key: str, value: str) -> None:
@@ -137,4 +137,4 @@ def _set_params(kernel: Kernel, state: State, key: str, value: str) -> None:
         if any(each.placement == rules.wish(value) for each in free):
             vgpu.placement = rules.wish(value)
         own.vgpus[key] = vgpu
-    kernel.settle(state, card)
+    kernel.settle(state, card, changed=vgpu.function if vgpu is not None else key)

@@ -12,6 +12,7 @@ from vmctl.simulate import smi, sriov
 from vmctl.simulate.kernel import LOG, Kernel
 from vmctl.simulate.kinds import NVIDIA
 
+# The real machine under it has no such services.
 UNITS = ("nvidia-vgpud.service", "nvidia-vgpu-mgr.service")
 RUNNING = {
     "LoadState": "loaded",
@@ -38,9 +39,7 @@ def answer(kernel: Kernel, command: Sequence[str], at: datetime) -> Answer | Non
             return Answer(0, "", "")
         case "modinfo" if "nvidia" in words:
             return Answer(0, "NVIDIA\n" if has_nvidia(kernel) else "", "")
-        case "systemctl" if (
-            words and words[-1] in UNITS and has_nvidia(kernel)
-        ):  # the real machine has no such services
+        case "systemctl" if words and words[-1] in UNITS and has_nvidia(kernel):
             return Answer(0, "".join(f"{key}={value}\n" for key, value in {"Id": words[-1], **RUNNING}.items()), "")
         case "dmesg" | "journalctl":
             log = kernel.root / LOG

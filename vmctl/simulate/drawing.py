@@ -22,11 +22,12 @@ GROUPS = "sys/kernel/iommu_groups"
 
 @dataclass(frozen=True)
 class Drawing:
-    """One card of a machine."""
+    """One card of a machine. `changed`: the one function whose vGPU is another than drawn before; None: anything is."""
 
     tree: Tree
     card: Card
     state: State
+    changed: str | None = None
 
     @property
     def own(self) -> CardState:
@@ -57,16 +58,17 @@ class Drawing:
 
     def draw(self) -> None:
         board, live = self.card.board, self.ready()
-        mdevs = Mdevs(self.tree, self.card, self.own, self.base)
+        mdevs = Mdevs(self.tree, self.card, self.own, self.base, self.changed)
         if board.framework in ("mdev-pf", "mdev-vf", "gvtg"):
             mdevs.stale()
-        self._functions()
-        self._drivers()
+        if self.changed is None:
+            self._functions()
+            self._drivers()
         if board.framework == "vendor-vfio":
             self._vendor()
         elif board.framework in ("mdev-pf", "mdev-vf", "gvtg"):
             mdevs.draw(live)
-        if board.vendor == NVIDIA:
+        if board.vendor == NVIDIA and self.changed is None:
             self._module(self.driver(self.card.address, board.driver) == board.driver)
 
     # -- functions
@@ -181,7 +183,7 @@ class Drawing:
         free = [kind for kind in self.card.board.types() if rules.places(self.card.board, own, kind)]
         rows = [f"{kind.number:<6}: {kind.name}" for kind in sorted(free, key=lambda kind: kind.number)]
         self.tree.show(f"{SHOWN}/{address}/free", "\n".join([HEADER, *rows]), 0o444)
-        for function in self.card.functions[: own.vfs]:
+        for function in self.card.functions[: own.vfs] if self.changed is None else [self.changed]:
             folder, vgpu = f"{self.device(function)}/nvidia", own.vgpus.get(function)
             which = "none" if vgpu is not None else "free"
             self.tree.link(f"{folder}/creatable_vgpu_types", f"{SHOWN}/{address}/{which}")

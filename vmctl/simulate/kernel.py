@@ -65,12 +65,12 @@ class Kernel:
     def boot_id(self) -> str:
         return (self.root / BOOT_ID).read_text()
 
-    def settle(self, state: State, *cards: Card) -> None:
-        """Keep a state, and make the tree agree with it."""
+    def settle(self, state: State, *cards: Card, changed: str | None = None) -> None:
+        """Keep a state, and make the tree agree with it. `changed`: the only function whose vGPU is another one."""
         (self.root / UNSETTLED).touch()
         state.write(self.root)
         for card in cards or self.cards:
-            Drawing(self.tree, card, state).draw()
+            Drawing(self.tree, card, state, changed).draw()
         (self.root / UNSETTLED).unlink(missing_ok=True)
 
     def log(self, line: str) -> None:

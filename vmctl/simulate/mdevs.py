@@ -33,6 +33,7 @@ class Mdevs:
     card: Card
     own: CardState
     base: str
+    changed: str | None = None  # the one parent whose vGPUs are others than when they were drawn; None: any
 
     @property
     def parents(self) -> list[str]:
@@ -43,7 +44,10 @@ class Mdevs:
         free = f"{FREE_FUNCTIONS}/{self.card.address}"
         if self.card.board.vfs:
             self._types(free, None)
+        occupied = {vgpu.function for vgpu in self.own.vgpus.values()}
         for parent in self.parents:
+            if self.changed not in (None, parent) and parent not in occupied:
+                continue
             folder = f"{self.base}/{parent}"
             if self.card.board.vfs:
                 self._virtual(parent, free)
@@ -60,7 +64,7 @@ class Mdevs:
 
     def stale(self) -> None:
         """Take away devices that are no more: first off the bus, then their folders and groups."""
-        for parent in [*self.card.functions, self.card.address]:
+        for parent in [*self.card.functions, self.card.address] if self.changed is None else [self.changed]:
             folder = f"{self.base}/{parent}"
             if parent not in self.parents:
                 self.tree.gone(f"{OWN_TYPES}/{parent}")

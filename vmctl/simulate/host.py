@@ -23,6 +23,7 @@ from vmctl.simulate import attributes, commands, faults
 from vmctl.simulate.kernel import LAYOUT_FILE, LOG, Busy, Kernel, lose
 from vmctl.simulate.layouts import LAYOUTS
 from vmctl.simulate.machine import BOOT_ID, build
+from vmctl.simulate.state import STATE_FILE
 
 TICK = 0.05  # seconds between two looks at a node that somebody has open
 
@@ -41,6 +42,8 @@ def prepare(root: Path, layout: str) -> None:
     found = (root / LAYOUT_FILE).read_text() if (root / LAYOUT_FILE).exists() else "something else"
     if found != layout:
         raise bad_input(f"{root} holds {found}, not the layout {layout}.", "Give each simulated host its own root.")
+    if not (root / STATE_FILE).exists():
+        raise bad_input(f"{root} was made by an older vmctl.", "Remove that folder: it is made anew.")
 
 
 def _make(root: Path, layout: str) -> None:

@@ -18,9 +18,10 @@ from tests.vmctl.simulate.conftest import Make
 from tests.vmctl.simulate.doors import creatable, smi, vf_type, write
 from vmctl.errors import VmctlError
 from vmctl.host import TooSlow
-from vmctl.simulate import SimulatedHost, faults
+from vmctl.simulate import SimulatedHost, faults, prepare
 from vmctl.simulate.drawing import Drawing
 from vmctl.simulate.kernel import UNSETTLED
+from vmctl.simulate.state import STATE_FILE
 
 VF = "0000:26:00.4"
 
@@ -80,6 +81,13 @@ def test_a_command_fails_is_silent_or_too_slow(make: Make) -> None:
 def test_a_misspelt_fault_is_refused(make: Make) -> None:
     with pytest.raises(TypeError):
         faults.plant(make("t4").root, [{"math": "x"}])
+
+
+def test_a_tree_of_an_older_version_is_refused_in_words(make: Make) -> None:
+    host = make("t4")
+    (host.root / STATE_FILE).unlink()
+    with pytest.raises(VmctlError, match="made by an older vmctl"):
+        prepare(host.root, "t4")
 
 
 WORKER = """
@@ -165,7 +173,7 @@ def test_a_state_that_was_kept_but_not_shown_is_shown_by_the_next_process(
 
 def agrees(host: SimulatedHost) -> None:
     """What the files show is what the driver remembers."""
-    card = json.loads((host.root / ".machine.json").read_text())["cards"]["0000:26:00.0"]
+    card = json.loads((host.root / STATE_FILE).read_text())["cards"]["0000:26:00.0"]
     assert not (host.root / UNSETTLED).exists()
     assert int(host.read(host.pci("0000:26:00.0") / "sriov_numvfs")) == card["vfs"]
     links = [name for name in host.names(host.pci("0000:26:00.0")) if name.startswith("virtfn")]
@@ -197,7 +205,7 @@ def test_two_at_once_never_make_two_sizes(make: Make) -> None:
     begun = time.monotonic()
     try:
         while time.monotonic() < begun + 2:
-            state = json.loads((host.root / ".machine.json").read_text())["cards"]["0000:26:00.0"]
+            state = json.loads((host.root / STATE_FILE).read_text())["cards"]["0000:26:00.0"]
             kinds = {vgpu["kind"] for vgpu in state["vgpus"].values()}
             assert state["mixed"] or len(kinds) <= 1
         assert [child.poll() for child in children] == [None, None]

@@ -6,6 +6,7 @@ import errno
 import fcntl
 import os
 import shutil
+import signal
 from pathlib import Path
 
 
@@ -37,6 +38,8 @@ def _open_for_real(path: Path) -> bool:
     except FileNotFoundError:
         return False
     try:
+        # Whoever opens it just now waits for the lease; the signal for that would end this process if it were SIGIO.
+        fcntl.fcntl(handle, fcntl.F_SETSIG, signal.SIGURG)
         fcntl.fcntl(handle, fcntl.F_SETLEASE, fcntl.F_WRLCK)
     except OSError as error:
         return error.errno == errno.EAGAIN

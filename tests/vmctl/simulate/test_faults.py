@@ -18,7 +18,7 @@ from tests.vmctl.simulate.conftest import Make
 from tests.vmctl.simulate.doors import creatable, smi, vf_type, write
 from vmctl.errors import VmctlError
 from vmctl.host import TooSlow
-from vmctl.simulate import SimulatedHost, faults, prepare
+from vmctl.simulate import SimulatedHost, faults, holders, prepare
 from vmctl.simulate.drawing import Drawing
 from vmctl.simulate.kernel import UNSETTLED
 from vmctl.simulate.state import STATE_FILE
@@ -213,3 +213,25 @@ def test_two_at_once_never_make_two_sizes(make: Make) -> None:
         for child in children:
             end(child)
     agrees(SimulatedHost("after", root=host.root, state_dir=host.state_dir))
+
+
+OPENER = """
+import sys
+while True:
+    open(sys.argv[1]).close()
+"""
+
+
+def test_looking_for_holders_survives_somebody_who_opens_the_node_meanwhile(make: Make) -> None:
+    node = make("t4").root / "dev/nvidia0"
+    child = subprocess.Popen([sys.executable, "-c", OPENER, str(node)])
+    try:
+        begun, seen = time.monotonic(), set[bool]()
+        while time.monotonic() < begun + 1:
+            seen.add(holders.in_use(node.parents[1], "dev/nvidia0"))
+        assert child.poll() is None
+        assert seen
+    finally:
+        child.kill()
+        child.wait()
+    assert not holders.in_use(node.parents[1], "dev/nvidia0")

@@ -66,6 +66,7 @@ def _card(gpu: GPU) -> dict[str, Any]:
     return {
         "gpu": gpu,
         "words": list(sight.words(gpu.facts)),
+        "reason": sight.reason(gpu.facts),
         "gaps": sight.gaps(gpu.facts),
         "wanted": sight.REGIMES.get(wanted, ""),
         "holdings": gpu.holdings.all(),

@@ -64,9 +64,14 @@ class GPUAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     @admin.display(description="now")
     def now(self, gpu: GPU) -> str:
-        return format_html_join(
-            "", "<div>{}</div>", ((text,) for text in (*sight.words(gpu.facts), *sight.gaps(gpu.facts)))
-        )
+        said = [*sight.words(gpu.facts), sight.reason(gpu.facts), *sight.gaps(gpu.facts)]
+        return format_html_join("", "<div>{}</div>", ((text,) for text in said if text))
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+        form = super().get_form(request, obj, change, **kwargs)
+        form.base_fields["ecc"].widget.choices = [("unknown", "as it is"), ("true", "on"), ("false", "off")]
+        form.base_fields["offered_types"].widget.attrs["class"] = "vLargeTextField"
+        return form
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False

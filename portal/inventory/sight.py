@@ -38,9 +38,9 @@ def hides_types(found: Mapping[str, Any], wanted: str) -> bool:
 
 def words(found: Mapping[str, Any]) -> Iterator[str]:
     """A card in short sentences: how it is shared, what is on, what is pending, what it could not tell."""
-    regime = found.get("regime")
     way = WAYS.get(str(found.get("framework")), "")
-    yield ", ".join(part for part in (REGIMES.get(str(regime), "regime not known"), way) if part)
+    regime = REGIMES.get(str(found.get("regime")), "")
+    yield regime if found.get("regime") == "whole" else ", ".join(part for part in (regime, way) if part)
     vfs = found.get("vfs")
     if vfs:
         yield _functions(vfs)
@@ -73,6 +73,10 @@ def _on(value: object) -> str:
 
 
 def gaps(found: Mapping[str, Any]) -> list[str]:
-    """What the host could not tell of the card, and why; the reason it has no way of sharing first."""
-    reason = [found["reason"]] if found.get("framework") == "none" and found.get("reason") else []
-    return reason + [f"{what}: {why}" for what, why in (found.get("unknown") or {}).items()]
+    """What the host could not tell of the card, and why."""
+    return [f"{what}: {why}" for what, why in (found.get("unknown") or {}).items()]
+
+
+def reason(found: Mapping[str, Any]) -> str:
+    """Why the card cannot be shared; "" where it can."""
+    return str(found.get("reason") or "") if found.get("framework") == "none" else ""

@@ -87,8 +87,8 @@ def test_a_card_in_words() -> None:
     ]
     assert sight.gaps(found) == ["holders.licence: The driver says nothing."]
     odd = {"framework": "none", "reason": "It has no driver.", "vfs": {"total": 4, "enabled": 0}}
-    assert list(sight.words(odd)) == ["regime not known, cannot be shared", "virtual functions are off (4 possible)"]
-    assert sight.gaps(odd) == ["It has no driver."]
+    assert list(sight.words(odd)) == ["cannot be shared", "virtual functions are off (4 possible)"]
+    assert (sight.reason(odd), sight.gaps(odd), sight.reason(found)) == ("It has no driver.", [], "")
 
 
 FORM = {

@@ -140,11 +140,11 @@ def test_hosts_tell_how_their_cards_are_and_what_waits(world: make.World, logged
     host_state(world, report={"steps": [wait], "unknown": [gap]}, last_success=clock.now())
     page = logged_in(world.people.olga).get("/hosts").content.decode()
     for text in (
-        "given away whole, mediated devices · virtual functions are off (16 possible)",
+        "given away whole · virtual functions are off (16 possible)",
         "Wanted: shares of one size at a time",
         "1 thing the host could not tell",
         "ecc: It does &lt;not&gt; tell.",
-        "Waits: set &lt;ECC&gt;: ada-demo uses it",
+        "<strong>Waits.</strong> set &lt;ECC&gt;: ada-demo uses it",
         "claims: libvirt did not answer.",
     ):
         assert text in page, text

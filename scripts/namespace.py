@@ -21,12 +21,14 @@ MNT_DETACH = 2
 
 libc = ctypes.CDLL(None, use_errno=True)
 
-# What libvirtd keeps in fixed places, and the folder that covers it.
+# What libvirtd, and the TPMs that it starts, keep in fixed places, and the folder that covers it.
 LIBVIRT_FOLDERS = {
     "/var/lib/libvirt": "lib",
     "/var/log/libvirt": "log",
     "/var/cache/libvirt": "cache",
     "/etc/libvirt": "etc",
+    "/var/lib/swtpm-localca": "swtpm-localca",
+    "/var/log/swtpm": "swtpm-log",
 }
 
 
@@ -51,8 +53,11 @@ def cover_libvirt(instance: Instance) -> None:
     first_time(ours / "etc")
     bind(instance.run_dir / "libvirt", Path("/run/libvirt"))
     for covered, name in LIBVIRT_FOLDERS.items():
+        owner = os.stat(covered) if os.path.exists(covered) else None  # a TPM's certificates are its program's own
         (ours / name).mkdir(mode=0o755, parents=True, exist_ok=True)
         bind(ours / name, Path(covered))
+        if owner is not None:
+            os.chown(ours / name, owner.st_uid, owner.st_gid)
 
 
 def first_time(etc: Path) -> None:

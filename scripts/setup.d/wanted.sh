@@ -71,6 +71,9 @@ want_services() {
     want qemu-utils program qemu-img
     want seabios any_file '/usr/share/seabios/vgabios-stdvga.bin'
     want ipxe-qemu has_network_roms
+    want ovmf any_file '/usr/share/qemu/firmware/*-edk2-x86_64*.json'
+    want swtpm program swtpm
+    want swtpm-tools program swtpm_setup
     want dnsmasq-base program dnsmasq
     want iptables program iptables
     want ebtables program ebtables

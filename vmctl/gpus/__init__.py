@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from vmctl.card import ProvidedVGPU, Regime
 from vmctl.errors import Code, VmctlError
-from vmctl.gpus import cards, drain, mig, mixed, places, whole
+from vmctl.gpus import cards, drain, landing, mig, mixed, places, whole
 from vmctl.gpus.address import normalise
 from vmctl.gpus.cards import Card, doubtful
 from vmctl.gpus.changes import change
@@ -88,30 +88,32 @@ def devices(host: Host, share: ProvidedVGPU) -> tuple[Device, ...]:
 
 
 def _provide_at(host: Host, wanted: WantedVGPU, machine: str) -> ProvidedVGPU:
+    _leave_other_place(host, wanted, machine)
     card, survey = _card(host, wanted.gpu), Survey(host)
-    way = way_for(card, wanted.regime)
-    order = Order(wanted, machine, survey.ledger)
-    if order.moved:
-        there = _present(survey, wanted.uuid, wanted.gpu)
-        if there is not None:
-            release(host, there)
-        order = Order(wanted, machine, Ledger(host.state_dir))
+    way, order = way_for(card, wanted.regime), Order(wanted, machine, survey.ledger)
     _refuse_regime(survey, card, wanted)
     try:
         if wanted.regime is Regime.MIXED:
             mixed.refuse_taken(wanted, shares_on(survey, card), survey.of(card))
-        if wanted.regime is Regime.MIG:
-            mig.make_room(host, card, order, survey.of(card))
-        made = way.provide(host, card, order)
-        if wanted.regime is Regime.MIG:
-            _check_landing(host, card, order, made)
+        if wanted.regime is not Regime.MIG:
+            return way.provide(host, card, order)
+        mig.make_room(host, card, order, survey.of(card))
+        return landing.provide(host, card, order, way.provide, way.release)
     except VmctlError as error:
         if wanted.regime is Regime.MIG:
             mig.after_release(host, card, wanted.uuid, Survey(host).of(card))
         if error.code == Code.NO_CAPACITY:
             Ledger(host.state_dir).cross_out(wanted.uuid)
         raise
-    return made
+
+
+def _leave_other_place(host: Host, wanted: WantedVGPU, machine: str) -> None:
+    """A share that lies elsewhere, or is another one, goes first; on the same card it would be in its own way."""
+    survey = Survey(host)
+    if Order(wanted, machine, survey.ledger).moved:
+        there = _present(survey, wanted.uuid, wanted.gpu)
+        if there is not None:
+            release(host, there)
 
 
 def _refuse_regime(survey: Survey, card: Card, wanted: WantedVGPU) -> None:
@@ -128,14 +130,6 @@ def _refuse_regime(survey: Survey, card: Card, wanted: WantedVGPU) -> None:
     if wanted.regime in (Regime.MIXED, Regime.MIG) and survey.regime(card) is not wanted.regime:
         what = f"GPU {card.address} is not in the regime {wanted.regime}, but {survey.regime(card)}."
         raise VmctlError(Code.BUSY, what, "Let an operator set its regime, or wait until that is done.", retry=True)
-
-
-def _check_landing(host: Host, card: Card, order: Order, made: ProvidedVGPU) -> None:
-    try:
-        mig.check_landing(host, card, made.parent, order.wanted)
-    except VmctlError:
-        way_of(made).release(host, card, made)
-        raise
 
 
 def _take_away(survey: Survey, card: Card, share: ProvidedVGPU) -> None:

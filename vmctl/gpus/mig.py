@@ -88,24 +88,24 @@ def after_release(host: Host, card: Card, uuid: str, told: DriverFacts) -> None:
             _destroy(ground, instance)
 
 
-def check_landing(host: Host, card: Card, device: str, wanted: WantedVGPU) -> None:
-    """Raise when a vGPU on a virtual function came into another GPU instance than the planned one.
+def elsewhere(host: Host, card: Card, device: str, wanted: WantedVGPU) -> VmctlError | None:
+    """What to say of a vGPU that came into another GPU instance than the planned one; None where it did not.
 
-    The driver chooses among the idle ones of a profile. Where it shows nothing before the machine runs, it had no
-    choice: idle ones of ours went before, and somebody else's show later.
+    Where a function shows no instance before the machine runs, nothing can be said. Raises VmctlError as `instances`.
     """
     number = instance_of(host, device)
     if number is None:
-        return
+        return None
     landed = next((each for each in instances(host, card) if each.id == number), None)
-    if landed is None or cell(landed) != wanted.cell:
-        where = f"GPU instance {number}, which is not listed" if landed is None else _named(landed)
-        raise VmctlError(
-            Code.NO_CAPACITY,
-            f"The driver put {wanted.type} on GPU {wanted.gpu} into {where}, not at {wanted.cell}.",
-            "Destroy GPU instances of that profile that nobody needs (nvidia-smi mig -dgi).",
-            retry=True,
-        )
+    if landed is not None and cell(landed) == wanted.cell:
+        return None
+    where = f"GPU instance {number}, which is not listed" if landed is None else _named(landed)
+    return VmctlError(
+        Code.NO_CAPACITY,
+        f"The driver put {wanted.type} on GPU {wanted.gpu} into {where}, not at {wanted.cell}.",
+        "Destroy GPU instances of that profile that nobody needs (nvidia-smi mig -dgi).",
+        retry=True,
+    )
 
 
 def exists(host: Host, made: Made, ledger: Ledger) -> bool:

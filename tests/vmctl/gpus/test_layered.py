@@ -84,10 +84,22 @@ def test_somebody_elses_instance_is_named_and_takes_its_cells(a100: SimulatedHos
     assert list(Ledger(a100.state_dir)) == []
 
 
-def test_a_vgpu_that_lands_in_somebody_elses_instance_is_taken_away(h100: SimulatedHost) -> None:
-    """The driver takes the first idle instance of the profile; ours would have been the second."""
+def test_a_vgpu_comes_into_its_own_instance_although_the_driver_prefers_another(h100: SimulatedHost) -> None:
+    """The driver takes the first idle instance of the profile; ours is the second."""
     smi(h100, "mig", "-i", H100, "-cgi", "9:0", "-C")
-    with pytest.raises(VmctlError, match=r"put H100-3-40C .* into GPU instance") as refusal:
+    made = gpus.provide(h100, wish(H100, "H100-3-40C", 4, 4))
+    assert made.cell == (4, 8)
+    assert gpus.provided(h100) == [made]
+    own = State.read(h100.root).cards[H100]
+    assert [own.instances[str(vgpu.instance)].start for vgpu in own.vgpus.values()] == [4]
+    gpus.release(h100, made)
+    assert [each.start for each in State.read(h100.root).cards[H100].instances.values()] == [0]
+
+
+def test_a_vgpu_that_never_lands_right_leaves_nothing(h100: SimulatedHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    smi(h100, "mig", "-i", H100, "-cgi", "9:0", "-C")
+    monkeypatch.setattr("vmctl.gpus.mig.instance_of", lambda *_: 1)
+    with pytest.raises(VmctlError, match=r"put H100-3-40C .* into GPU instance 1 \(3g\.40gb at \(0, 4\)\)") as refusal:
         gpus.provide(h100, wish(H100, "H100-3-40C", 4, 4))
     assert refusal.value.code == Code.NO_CAPACITY
     own = State.read(h100.root).cards[H100]

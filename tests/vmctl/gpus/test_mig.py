@@ -249,14 +249,16 @@ def test_a_place_that_the_driver_does_not_list_is_refused_before_anything_is_ask
 
 def test_a_vgpu_in_another_instance_than_planned_is_found_out(ground: Ground) -> None:
     ground.smi.there = [Instance(1, "3g.40gb", 9, 0, 4), Instance(2, "3g.40gb", 9, 4, 4)]
-    folder = ground.host.pci(FUNCTION) / "nvidia"
+    shown = ground.host.pci(FUNCTION) / "nvidia/gpu_instance_id"
     wish = ground.order("m", 4).wanted
-    mig.check_landing(ground.host, ground.card, FUNCTION, wish)  # shows nothing yet
-    (folder / "gpu_instance_id").write_text("2\n")
-    mig.check_landing(ground.host, ground.card, FUNCTION, wish)
-    (folder / "gpu_instance_id").write_text("1\n")
-    with pytest.raises(VmctlError, match="into GPU instance 1 "):
-        mig.check_landing(ground.host, ground.card, FUNCTION, wish)
+    assert mig.elsewhere(ground.host, ground.card, FUNCTION, wish) is None  # shows nothing yet
+    shown.write_text("2\n")
+    assert mig.elsewhere(ground.host, ground.card, FUNCTION, wish) is None
+    for number, said in (("1", "into GPU instance 1 (3g.40gb at (0, 4))"), ("7", "7, which is not listed")):
+        shown.write_text(number)
+        wrong = mig.elsewhere(ground.host, ground.card, FUNCTION, wish)
+        assert wrong is not None
+        assert said in wrong.what
 
 
 # What a cut-off run leaves ------------------------------------------------------------------------

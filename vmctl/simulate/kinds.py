@@ -115,6 +115,11 @@ class Board:
         return bool(self.profiles)
 
     @property
+    def ecc(self) -> bool:
+        """Boards for servers have it; those that only drive screens do not."""
+        return self.framework != "none"
+
+    @property
     def keeps_mig(self) -> bool:
         """Ampere keeps MIG mode in its InfoROM and changes it at a reset; later ones at once, until reboot (1.5)."""
         return self.arch == "Ampere"

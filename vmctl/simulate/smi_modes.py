@@ -51,6 +51,9 @@ def _mig(kernel: Kernel, card: Visible, on: bool, lines: list[str]) -> int:
 
 def _ecc(card: Visible, on: bool, lines: list[str]) -> int:
     """For the next reboot; refused while a vGPU exists (4.2)."""
+    if not card.card.board.ecc:
+        lines.append(f"Unable to change ECC mode for GPU {card.bus_id}: Not Supported")
+        return 3
     if card.own.vgpus:
         lines.append(f"Unable to change ECC mode for GPU {card.bus_id}: {BUSY}")
         return BUSY_STATUS

@@ -45,6 +45,7 @@ def _full(kernel: Kernel, words: Words, cards: list[Visible]) -> list[str]:
 def _card(card: Visible) -> Rows:
     board, own = card.card.board, card.own
     mig = (enabled(own.mig), enabled(own.mig_pending)) if board.mig else (NA, NA)
+    ecc = (enabled(own.ecc), enabled(own.ecc_pending)) if board.ecc else (NA, NA)
     used = sum(board.by_id[vgpu.kind].mib for vgpu in own.vgpus.values())
     return (
         ("Product Name", board.model),
@@ -70,7 +71,7 @@ def _card(card: Visible) -> Rows:
         ("FB Memory Usage", _memory(board.total_mib, used)),
         ("Compute Mode", "Default"),
         ("Utilization", {"Gpu": "0 %", "Memory": "0 %", "Encoder": "0 %", "Decoder": "0 %"}),
-        ("Ecc Mode", {"Current": enabled(own.ecc), "Pending": enabled(own.ecc_pending)}),
+        ("Ecc Mode", {"Current": ecc[0], "Pending": ecc[1]}),
         ("Temperature", {"GPU Current Temp": "35 C", "GPU Shutdown Temp": "96 C"}),
         ("Power Readings", {"Power Draw": "16.57 W", "Power Limit": "70.00 W"}),
         ("Processes", "None"),
@@ -125,6 +126,7 @@ def _fields(kernel: Kernel, names: list[str], form: str, cards: list[Visible]) -
 def _columns(kernel: Kernel, card: Visible) -> dict[str, str]:
     board, own = card.card.board, card.own
     mig = (enabled(own.mig), enabled(own.mig_pending)) if board.mig else ("[N/A]", "[N/A]")
+    ecc = (enabled(own.ecc), enabled(own.ecc_pending)) if board.ecc else ("[N/A]", "[N/A]")
     return {
         "index": str(card.index),
         "uuid": card.uuid,
@@ -134,8 +136,8 @@ def _columns(kernel: Kernel, card: Visible) -> dict[str, str]:
         "memory.total": f"{board.total_mib} MiB",
         "mig.mode.current": mig[0],
         "mig.mode.pending": mig[1],
-        "ecc.mode.current": enabled(own.ecc),
-        "ecc.mode.pending": enabled(own.ecc_pending),
+        "ecc.mode.current": ecc[0],
+        "ecc.mode.pending": ecc[1],
         "display_active": enabled(card.card.boot_screen),
         "persistence_mode": "Enabled",
         "utilization.gpu": "0 %",

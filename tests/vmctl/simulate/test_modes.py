@@ -117,8 +117,9 @@ def test_ampere_takes_mig_at_the_next_boot_and_keeps_it(make: Make) -> None:
     assert modes.format("Enabled", "Enabled") in smi(host, "-q -i 1")
 
 
-def test_a_card_without_mig_says_so(make: Make) -> None:
+def test_a_card_without_a_switch_says_so(make: Make) -> None:
     assert "Not Supported" in smi(make("l40s"), "-i 0 -mig 1", status=3)
+    assert "Not Supported" in smi(make("a40-mixed"), "-i 0 -e 0", status=3)
     assert "No MIG-supported devices found." in smi(make("t4"), "mig -lgip", status=6)
 
 

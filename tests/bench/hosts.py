@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from tests.bench.result import Result, at_most, milliseconds
-from tests.vmctl.build import HOST, NOW, document, machine, vgpu
-from tests.vmctl.folder import FolderHypervisor, put_in, quick_commands
+from tests.vmctl.build import NOW, document, machine, vgpu
+from tests.vmctl.folder import FolderHypervisor, put_in, simulated_site
 from vmctl import apply as applying
-from vmctl import desired, observe, report, simulate
+from vmctl import desired, observe, report
 from vmctl.host import Host
 from vmctl.model import DesiredState
 from vmctl.simulate import layouts
@@ -87,11 +87,7 @@ def large_host() -> Iterator[Result]:
 
 def _filled(base: Path) -> tuple[Site, DesiredState]:
     """The host with its machines running, each with a share, and what is wanted of it: that, and one more."""
-    simulate.prepare(base / "root", "large")
-    (base / "images").mkdir()
-    (base / "images/demo.qcow2").touch()
-    host = simulate.SimulatedHost(HOST, root=base / "root", state_dir=base / "state", commands=quick_commands)
-    site = Site(host, "x", base / "machines", base / "images", base / "run", "tessera")
+    site = simulated_site(base, "large")
     wishes = []
     for number in range(MACHINES + 1):
         place, gpu = divmod(number, CARDS)

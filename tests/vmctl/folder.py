@@ -9,15 +9,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
-from vmctl import accept, expire, observe
+from tests.vmctl.build import HOST
+from vmctl import accept, expire, observe, simulate
 from vmctl import apply as applying
 from vmctl.commands import Answer, run_command
 from vmctl.hypervisor import Domain, Node
 from vmctl.model import Accelerator
 from vmctl.observation import MachineState
+from vmctl.site import Site
 
 NETWORK = """<network><name>tessera</name><bridge name="br0"/><ip address="10.9.0.1" netmask="255.255.255.0">
 <dhcp><range start="10.9.0.128" end="10.9.0.254"/></dhcp></ip></network>"""
@@ -78,6 +81,24 @@ def put_in(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
         monkeypatch.setattr(module, "connect", connect)
     emulated = Accelerator(False, "qemu", "There is no /dev/kvm.")
     monkeypatch.setattr("vmctl.kvm.accelerator", lambda host: emulated)
+
+
+@contextmanager
+def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder for a simulated host and its libvirt; in memory where there is room: it has thousands of small files."""
+    memory = Path("/dev/shm")
+    with TemporaryDirectory(prefix="vmctl-", dir=memory if memory.is_dir() else None) as folder:
+        put_in(monkeypatch, Path(folder, "domains"))
+        yield Path(folder)
+
+
+def simulated_site(base: Path, layout: str) -> Site:
+    """A simulated host below a folder, with an image and nothing else; the same one when asked again."""
+    simulate.prepare(base / "root", layout)
+    (base / "images").mkdir(exist_ok=True)
+    (base / "images/demo.qcow2").touch()
+    host = simulate.SimulatedHost(HOST, root=base / "root", state_dir=base / "state", commands=quick_commands)
+    return Site(host, "x", base / "machines", base / "images", base / "run", "tessera")
 
 
 def quick_commands(command: Sequence[str], *, limit: float, given: str = "") -> Answer:

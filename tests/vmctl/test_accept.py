@@ -7,18 +7,18 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 
+from tests.vmctl import folder
 from tests.vmctl.build import HOST, NOW, Json, document, machine, name_uuid, vgpu
-from tests.vmctl.folder import FolderHypervisor, put_in, quick_commands
+from tests.vmctl.folder import FolderHypervisor, simulated_site
 from tests.vmctl.snapshot import differences, taken
 from tests.vmctl.test_schemas import check
 from vmctl import accept as accepting
 from vmctl import apply as applying
-from vmctl import desired, gpus, guest_trial, simulate
+from vmctl import desired, gpus, guest_trial
 from vmctl.card import VGPUType
 from vmctl.errors import Code, VmctlError
 from vmctl.guest_trial import GuestTrial
@@ -37,17 +37,11 @@ tessera: reservation x
 
 @pytest.fixture
 def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    with TemporaryDirectory(prefix="vmctl-") as folder:
-        base = Path(folder)
-        put_in(monkeypatch, base / "domains")
+    with folder.place(monkeypatch) as base:
         monkeypatch.setattr(FolderHypervisor, "start", told_by_the_guest(FolderHypervisor.start))
         monkeypatch.setattr(guest_trial, "BOOT_SECONDS", 0.0)
-        simulate.prepare(base / "root", "l40s")
-        (base / "images").mkdir()
-        (base / "images/demo.qcow2").touch()
-        host = simulate.SimulatedHost(HOST, root=base / "root", state_dir=base / "state", commands=quick_commands)
         monkeypatch.setattr(gpus, "inventory", of_few_types(gpus.inventory))
-        yield Site(host, "x", base / "machines", base / "images", base / "run", "tessera")
+        yield simulated_site(base, "l40s")
 
 
 def of_few_types(inventory: Any) -> Any:

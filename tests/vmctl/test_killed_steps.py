@@ -11,16 +11,16 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 
-from tests.vmctl.build import HOST, NOW, Json, document, machine, name_uuid, settings, vgpu
-from tests.vmctl.folder import FolderHypervisor, put_in, quick_commands
+from tests.vmctl import folder
+from tests.vmctl.build import NOW, Json, document, machine, name_uuid, settings, vgpu
+from tests.vmctl.folder import FolderHypervisor, simulated_site
 from tests.vmctl.snapshot import differences, taken
 from vmctl import apply as applying
-from vmctl import desired, ledger, simulate
+from vmctl import desired, ledger
 from vmctl.host import Host
 from vmctl.site import Site
 
@@ -112,11 +112,7 @@ class Place:
 
     @property
     def site(self) -> Site:
-        host = simulate.SimulatedHost(
-            HOST, root=self.base / "root", state_dir=self.base / "state", commands=quick_commands
-        )
-        base = self.base
-        return Site(host, "x", base / "machines", base / "images", base / "run", "tessera")
+        return simulated_site(self.base, self.way.layout)
 
     def apply(self, *, wanted: bool) -> Json:
         """The machines on their cards, or nothing at all."""
@@ -181,18 +177,8 @@ def burn_down(after: int) -> None:
 
 @pytest.fixture
 def base(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder in memory where there is one: thousands of small files are read hundreds of times."""
-    memory = Path("/dev/shm")
-    with TemporaryDirectory(prefix="vmctl-", dir=memory if memory.is_dir() else None) as folder:
-        put_in(monkeypatch, Path(folder, "domains"))
-        yield Path(folder)
-
-
-def prepared(base: Path, way: Way) -> Place:
-    simulate.prepare(base / "root", way.layout)
-    (base / "images").mkdir()
-    (base / "images/demo.qcow2").touch()
-    return Place(base, way)
+    with folder.place(monkeypatch) as path:
+        yield path
 
 
 def all_done(report: Json) -> bool:
@@ -204,7 +190,7 @@ def all_done(report: Json) -> bool:
 @pytest.mark.field("A17")
 @pytest.mark.parametrize("name", WAYS)
 def test_killed_after_any_effect_the_next_run_mends_and_nothing_is_left(base: Path, name: str) -> None:
-    place = prepared(base, WAYS[name])
+    place = Place(base, WAYS[name])
     place.apply(wanted=False)
     untouched = taken(base / "root")
     assert all_done(place.apply(wanted=True))
@@ -235,7 +221,7 @@ def test_killed_after_any_effect_the_next_run_mends_and_nothing_is_left(base: Pa
 
 
 def test_a_planted_leftover_is_seen(base: Path) -> None:
-    place = prepared(base, WAYS["vendor's VFIO"])
+    place = Place(base, WAYS["vendor's VFIO"])
     place.apply(wanted=False)
     home = place.taken()
     stray = next((base / "root/sys/devices").rglob("current_vgpu_type"))

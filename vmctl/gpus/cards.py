@@ -6,6 +6,7 @@ for the host as a whole. A card that a machine has whole, or whose driver is not
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ NVIDIA = "NVIDIA"
 VENDORS = {"0x10de": NVIDIA, "0x8086": "Intel", "0x1002": "AMD"}
 MDEV_TYPES = "mdev_supported_types"
 VENDOR_TYPES = "nvidia/creatable_vgpu_types"
+VF_COUNTS = ("sriov_totalvfs", "sriov_numvfs")
 
 
 @dataclass(frozen=True)
@@ -134,11 +136,11 @@ def _virtual_functions(host: Host, folder: Path) -> tuple[VirtualFunction, ...]:
 def _vfs(host: Host, folder: Path) -> tuple[VFs | None, tuple[Unknown, ...]]:
     """How many virtual functions there can be and are; None where the card has no SR-IOV."""
     counts: list[int] = []
-    for name in ("sriov_totalvfs", "sriov_numvfs"):
+    for name in VF_COUNTS:
         text = (host.read_or_none(folder / name) or "").strip()
         if not text.isdecimal():
-            there = (folder / name).exists() or bool(counts)
-            return None, (Unknown("vfs", f"{name} says {text!r}."),) if there else ()
+            shown = any(os.path.lexists(folder / each) for each in (*VF_COUNTS, "virtfn0"))
+            return None, (Unknown("vfs", f"{name} says {text!r}."),) if shown else ()
         counts.append(int(text))
     return (VFs(*counts) if counts[0] else None), ()
 
@@ -146,11 +148,12 @@ def _vfs(host: Host, folder: Path) -> tuple[VFs | None, tuple[Unknown, ...]]:
 def _framework(folder: Path, vendor: str, driver: str | None, virtual: list[Path], vfs: VFs | None) -> Framework:
     if is_vfio(driver):
         return Framework.PASSTHROUGH
-    if any((function / VENDOR_TYPES).exists() for function in virtual):
+    # By what is there, readable or not: a card whose list cannot be read still has its shares.
+    if any(os.path.lexists(function / VENDOR_TYPES) for function in virtual):
         return Framework.VENDOR_VFIO
-    if any((function / MDEV_TYPES).is_dir() for function in virtual):
+    if any(os.path.lexists(function / MDEV_TYPES) for function in virtual):
         return Framework.MDEV_VF
-    if (folder / MDEV_TYPES).is_dir():
+    if os.path.lexists(folder / MDEV_TYPES):
         return Framework.MDEV_PF
     if driver is not None and vfs is not None and vendor != NVIDIA:
         return Framework.SRIOV

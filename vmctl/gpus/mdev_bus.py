@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from vmctl.errors import Code, VmctlError
 from vmctl.host import Host
 
 
@@ -25,10 +27,17 @@ def bus(host: Host) -> Path:
 def devices(host: Host) -> list[Device]:
     """All mediated devices of the machine. None where the kernel has no such bus: then nothing was made.
 
-    Raises VmctlError where the bus cannot be read: a share that nobody can see is not a free one.
+    Raises VmctlError where the bus or a device on it cannot be read: a share that nobody can see is not a free one.
     """
-    found = (device(host, name) for name in host.listed(bus(host)))
-    return [each for each in found if each is not None]
+    found = []
+    for name in host.listed(bus(host)):
+        made = device(host, name)
+        if made is not None:
+            found.append(made)
+        elif os.path.lexists(bus(host) / name):
+            what = f"The mediated device {name} does not say of which type it is."
+            raise VmctlError(Code.COULD_NOT_TELL, what, "It may just be coming or going; look again.", retry=True)
+    return found
 
 
 def device(host: Host, uuid: str) -> Device | None:
@@ -36,4 +45,7 @@ def device(host: Host, uuid: str) -> Device | None:
     where, kind = bus(host) / uuid, host.link(bus(host) / uuid / "mdev_type")
     if kind is None:
         return None  # not there, or just going
-    return Device(uuid, where.resolve().parent.name, kind)
+    try:
+        return Device(uuid, where.resolve().parent.name, kind)
+    except FileNotFoundError:
+        return None  # gone between two looks

@@ -43,8 +43,11 @@ def provide(host: Host, wanted: WantedVGPU, machine: str = "") -> ProvidedVGPU:
 
     Raises VmctlError (of the first place), and then nothing of it is there.
     """
+    noted = Ledger(host.state_dir).get(wanted.uuid)
+    there = (noted.gpu, noted.cell) if noted is not None else None
     refusals = []
-    for place in wanted.places:
+    # Where it lies already comes first, or asking twice would move it from an alternative to the planned place.
+    for place in sorted(wanted.places, key=lambda each: (each.gpu, each.cell) != there):
         try:
             return _provide_at(host, place, machine)
         except VmctlError as error:

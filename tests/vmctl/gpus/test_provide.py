@@ -140,7 +140,11 @@ def test_a_refusal_against_the_counter_leaves_nothing_half_made(t4: SimulatedHos
 def test_after_a_refusal_the_next_place_is_tried(t4: SimulatedHost) -> None:
     gpus.provide(t4, wanted(T4, "T4-16Q"))
     wish = replace(wanted(T4, "T4-4Q"), alternatives=(Place("0000:af:00.0", (0, 1), 0),))
-    assert gpus.provide(t4, wish).gpu == "0000:af:00.0"
+    made = gpus.provide(t4, wish)
+    assert made.gpu == "0000:af:00.0"
+    journal = (t4.state_dir / "journal.jsonl").read_text()
+    assert gpus.provide(t4, wish) == made
+    assert (t4.state_dir / "journal.jsonl").read_text() == journal  # it stays where it is
     gpus.provide(t4, wanted("0000:af:00.0", "T4-4Q"))
     full = replace(wanted(T4, "T4-8Q"), alternatives=(Place("0000:af:00.0", (0, 1), 0),))
     with pytest.raises(VmctlError, match=rf"no room for T4-8Q on GPU {T4}"):

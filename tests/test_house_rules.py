@@ -123,7 +123,7 @@ def test_only_actions_write() -> None:
 
 
 def test_nothing_asks_whether_it_is_simulated() -> None:
-    """Only vmctl/cli.py, which picks the host, and vmctl/simulate.py, which is one."""
+    """Only vmctl/cli.py, which picks the host, and vmctl/simulate/, which is one."""
 
     def asks(node: ast.AST) -> bool:
         if not isinstance(node, ast.If | ast.IfExp | ast.While | ast.Assert):

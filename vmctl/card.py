@@ -36,6 +36,10 @@ class Framework(StrEnum):
     NONE = "none"
 
 
+HOLDERS = "holders"
+"""What is unknown where shares may exist that no list shows; every other gap of a card is about what it offers."""
+
+
 @dataclass(frozen=True)
 class Unknown:
     """A field we could not tell, and why.  Never to be read as "nothing there"."""

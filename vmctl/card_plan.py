@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
-from vmctl.card import GPU, CardChange, CardSettings, Framework, Knob, ProvidedVGPU, Regime, Scheduler
+from vmctl.card import GPU, HOLDERS, CardChange, CardSettings, Framework, Knob, ProvidedVGPU, Regime, Scheduler
 from vmctl.errors import Code, VmctlError
 from vmctl.model import DesiredMachine, Place, WantedVGPU
 from vmctl.observation import Observation, Whose
@@ -18,8 +18,6 @@ from vmctl.steps import ChangeCard, WaitForDrain
 
 SHARED = (Regime.EQUAL, Regime.MIXED, Regime.MIG)
 """Regimes whose shares lie on virtual functions, where the card makes them there."""
-HOLDERS = "holders"
-"""The gap of a card on which shares may be that nobody can see."""
 PART = re.compile(r"VF-1of(\d+)")
 """A type of plain SR-IOV: so many virtual functions make its size."""
 

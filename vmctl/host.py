@@ -183,8 +183,9 @@ class Host:
     ) -> Answer:
         """Run a tool of the GPU driver and journal it with what it said and what `reading` shows afterwards.
 
-        One that `changes` something is noted before, too, and not run when the journal cannot be written; VmctlError
-        then, and when it is missing or too slow.
+        Of one that only answered well no more than the length is kept: it is asked every few seconds. One that
+        `changes` something is noted before, too, and not run when the journal cannot be written; VmctlError then, and
+        when it is missing or too slow.
         """
         words = list(command)
         if changes:
@@ -192,7 +193,11 @@ class Host:
         told: dict[str, object] = {"ran": words}
         try:
             answer = self.run(words, limit=limit)
-            told |= {"outcome": answer.status, "said": answer.output[:SAID], "errors": answer.errors[:SAID]}
+            told["outcome"] = answer.status
+            if changes or answer.status:
+                told |= {"said": answer.output[:SAID], "errors": answer.errors[:SAID]}
+            else:
+                told["length"] = len(answer.output)
         except VmctlError as error:
             told["outcome"] = error.what
             raise

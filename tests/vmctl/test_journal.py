@@ -50,6 +50,14 @@ def test_a_changing_call_is_noted_before_and_after_with_what_was_read_back(tmp_p
     assert "Enabled MIG Mode" in str(after["said"])
 
 
+def test_of_a_call_that_only_tells_no_more_than_its_length_is_kept(tmp_path: Path) -> None:
+    here = host(tmp_path, Tool())
+    here.driver_tool(["nvidia-smi", "-q"], limit=1, changes=False)
+    (line,) = lines(here.state_dir)
+    assert (line["ran"], line["outcome"], line["length"]) == (["nvidia-smi", "-q"], 0, 42)
+    assert "said" not in line
+
+
 def test_a_call_that_gives_no_answer_is_noted_too(tmp_path: Path) -> None:
     here = host(tmp_path, Tool(late=True))
     with pytest.raises(TooSlow):

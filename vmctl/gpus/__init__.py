@@ -5,13 +5,13 @@ Callers use only what stands here; which way a card is shared is decided card by
 
 from __future__ import annotations
 
-from vmctl.card import ProvidedVGPU, Regime
+from vmctl.card import HOLDERS, ProvidedVGPU, Regime
 from vmctl.errors import Code, VmctlError
 from vmctl.gpus import cards, drain, landing, mig, mixed, places, whole
 from vmctl.gpus.address import normalise
 from vmctl.gpus.cards import Card, doubtful
 from vmctl.gpus.changes import change
-from vmctl.gpus.inventory import HOLDERS, inventory
+from vmctl.gpus.inventory import inventory
 from vmctl.gpus.shares import Order, Survey
 from vmctl.gpus.ways import shares_on, way_for, way_of
 from vmctl.host import Host

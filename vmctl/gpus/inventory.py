@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from vmctl.card import GPU, Framework, ProvidedVGPU, Regime, Unknown, VFs, VGPUType
+from vmctl.card import GPU, HOLDERS, Framework, ProvidedVGPU, Regime, Unknown, VFs, VGPUType
 from vmctl.errors import VmctlError
 from vmctl.gpus import groups, places, rulers
 from vmctl.gpus.cards import NVIDIA, Card
@@ -13,9 +13,6 @@ from vmctl.gpus.facts import DriverFacts
 from vmctl.gpus.shares import Offers, Survey
 from vmctl.gpus.ways import WAYS, shares_on
 from vmctl.host import Host
-
-HOLDERS = "holders"
-"""What is unknown where shares may exist that no list shows; every other gap of a card is about what it offers."""
 
 REBIND_SECONDS = 10
 """To give a card and its group to user space or back: unbinding, probing, reading back, function by function."""

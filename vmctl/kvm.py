@@ -112,7 +112,11 @@ def _recall(host: Host, boot: str | None) -> Accelerator | None:
 
 
 def _remember(host: Host, boot: str | None, verdict: Accelerator) -> None:
-    host.state_dir.mkdir(parents=True, exist_ok=True)
+    """Where this user may write; an ordinary user's next look tries again."""
     draft = memory(host).with_suffix(f".{os.getpid()}")
-    draft.write_text(json.dumps({"boot_id": boot} | asdict(verdict)))
-    draft.replace(memory(host))
+    try:
+        host.state_dir.mkdir(parents=True, exist_ok=True)
+        draft.write_text(json.dumps({"boot_id": boot} | asdict(verdict)))
+        draft.replace(memory(host))
+    except OSError:
+        pass

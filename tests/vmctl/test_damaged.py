@@ -110,7 +110,7 @@ def record(live: Host, command: list[str], folder: Path) -> None:
 @contextmanager
 def spoilt(good: Good, damages: Sequence[tuple[Path, str]]) -> Iterator[None]:
     """Spoil these paths, and put everything back."""
-    undo = []
+    undo: list[tuple[Path, Path]] = []
     with tempfile.TemporaryDirectory(dir=good.host.root.parent) as aside:
         for path, kind in damages:
             if os.path.lexists(path):

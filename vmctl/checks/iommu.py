@@ -81,7 +81,7 @@ def remapping(look: Look) -> Answer:
     allowed = (UNSAFE, "Y: vfio gives devices away without it")
     if interrupts is None:
         return unknown("Look at dmesg for DMAR-IR or AMD-Vi.", ("/proc/interrupts", "is not there"))
-    remapped = sorted(set(re.findall(r"\bIR-[A-Z-]+|\b\w*ITS-(?:p?MSI|PCI-MSI)X?\b", interrupts)))
+    remapped = sorted(set(re.findall(r"\bIR-[A-Z]+(?:-[A-Z]+)*|\b\w*ITS-(?:p?MSI|PCI-MSI)X?\b", interrupts)))
     if remapped and unsafe:
         return warned(SAFE_AGAIN, ("/proc/interrupts", " ".join(remapped)), allowed)
     if remapped:

@@ -91,6 +91,11 @@ def test_a_spoiled_memory_counts_as_none(host: Host, text: str) -> None:
     assert json.loads(kvm.memory(host).read_text())["kvm"] is True
 
 
+def test_a_memory_that_cannot_be_kept_spoils_nothing(host: Host) -> None:
+    host.state_dir.write_text("a file, not a folder")
+    assert kvm.accelerator(replace(host, commands=Recorded())).kvm
+
+
 def test_without_the_device_nothing_is_started(bare: Host) -> None:
     qemu = Recorded()
     assert "There is no /dev/kvm" in kvm.accelerator(replace(bare, commands=qemu)).reason

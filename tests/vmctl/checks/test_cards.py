@@ -13,6 +13,7 @@ from vmctl.host import Host
 CARD = f"{BUS}/{GPU}"
 NO_TYPES = f"- {CARD}/mdev_supported_types"
 A6000 = f"{CARD}/device = 0x2230\n{CARD}/class = 0x030000"
+VF = f"{CARD}/virtfn0 -> {BUS}/0000:3b:00.4"
 FLOOD = f"[   1.0] nvidia {GPU}: not enough MMIO resources for SR-IOV\n"
 
 
@@ -61,7 +62,8 @@ def test_the_firmware_left_room(good: Host, changes: str, log: object, status: S
     ("changes", "status", "told"),
     [
         ("", Status.NOT_APPLICABLE, ""),
-        (f"{CARD}/sriov_totalvfs = 16\n{CARD}/sriov_numvfs = 16", Status.PASS, ""),
+        (f"{CARD}/sriov_totalvfs = 1\n{CARD}/sriov_numvfs = 1\n{VF}", Status.PASS, ""),
+        (f"{CARD}/sriov_totalvfs = 16\n{CARD}/sriov_numvfs = 16", Status.UNKNOWN, ""),  # and none of them to be seen
         (f"{CARD}/sriov_totalvfs = 16\n{CARD}/sriov_numvfs = 0", Status.WARN, f"echo 16 > {CARD}/sriov_numvfs"),
         (
             f"{CARD}/sriov_totalvfs = 16\n{CARD}/sriov_numvfs = 0\n/usr/lib/nvidia/sriov-manage = <tool>",

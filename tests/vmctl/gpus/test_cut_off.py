@@ -20,7 +20,6 @@ from vmctl.ledger import Ledger
 from vmctl.model import WantedVGPU
 from vmctl.simulate import SimulatedHost
 
-
 # What lies on GPU instances or at places of its own is cut off in test_layered_killed.py; a card of four functions has
 # so many writes that cutting between them once is enough.
 CUTS = [

@@ -14,6 +14,7 @@ from scripts.demo_image.__main__ import make_image
 from scripts.demo_image.disk import write_disk
 from tests.image.guest import Guest
 from tests.image.seeds import PASSWORD, write_seed
+from vmctl.guest_trial import FUNCTION
 
 SCREEN_LIMIT = 150.0
 """Seconds that a test waits for a screen on a machine that does other things besides; on two idle cores it takes 13."""
@@ -80,6 +81,14 @@ def test_the_screen_says_what_the_seed_says(booted: dict[str, Guest]) -> None:
     assert said["period"] == "2026-12-01 10:00-12:00 CET"
     assert said["vgpu"] == "T4-4Q (simulated)"
     assert said["address"] == "10.213.7.23"
+
+
+def test_it_tells_its_pci_functions_before_its_facts(booted: dict[str, Guest]) -> None:
+    """By these lines `vmctl accept` finds the vGPU in its guest."""
+    functions = FUNCTION.findall(booted["ada"].log().partition("tessera: reservation")[0])
+    assert [kind for _, _, kind, _ in functions if kind.startswith("03")] == ["030000"]
+    listed = [address for _, _, _, address in functions]
+    assert len(listed) == len(set(listed)) > 3
 
 
 def test_two_seeds_give_two_screens(booted: dict[str, Guest]) -> None:

@@ -243,9 +243,14 @@ def destroy(uuid: str) -> None:
 def make_images(folder: Path) -> None:
     """The two tiny guests as images."""
     folder.mkdir()
-    for name, code in (("deaf", DEAF), ("obedient", OBEDIENT)):
-        raw = folder / f"{name}.raw"
-        raw.write_bytes(code.ljust(510, b"\0") + b"\x55\xaa" + bytes(2**20 - 512))
-        command = ["qemu-img", "convert", "-f", "raw", "-O", "qcow2", str(raw), str(folder / f"{name}.qcow2")]
-        subprocess.run(command, check=True, timeout=30)
-        raw.unlink()
+    make_image(folder, "deaf", DEAF)
+    make_image(folder, "obedient", OBEDIENT)
+
+
+def make_image(folder: Path, name: str, code: bytes) -> None:
+    """A tiny guest as an image: its boot sector is all of it."""
+    raw = folder / f"{name}.raw"
+    raw.write_bytes(code.ljust(510, b"\0") + b"\x55\xaa" + bytes(2**20 - 512))
+    command = ["qemu-img", "convert", "-f", "raw", "-O", "qcow2", str(raw), str(folder / f"{name}.qcow2")]
+    subprocess.run(command, check=True, timeout=30)
+    raw.unlink()

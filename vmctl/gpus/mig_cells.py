@@ -13,6 +13,7 @@ from vmctl.card import Cell, ProvidedVGPU, Regime, Unknown, VGPUType
 from vmctl.gpus.cells import apart, least, overlap
 from vmctl.gpus.facts import DriverFacts, Instance, Profile
 from vmctl.gpus.shares import Offer
+from vmctl.gpus.types import believable
 
 NAME = re.compile(r".+-(?P<slices>\d+)-(?P<gigabytes>\d+)[QBAC](?P<media>ME)?")
 """Board, slices, frame buffer, series: `A100D-3-40C`; `ME`: the instance with the media engines (dossier 2)."""
@@ -53,7 +54,7 @@ def cell(instance: Instance) -> Cell:
 def slots_of(name: str, told: DriverFacts) -> int:
     """How many vGPUs of a type one GPU instance takes."""
     facts = told.types.get(name)
-    return 1 if facts is None else facts.per_instance or 1
+    return 1 if facts is None else believable(facts.per_instance) or 1
 
 
 def ruled(offer: Offer, held: Sequence[ProvidedVGPU], told: DriverFacts, handles: int | None = None) -> VGPUType:

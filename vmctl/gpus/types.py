@@ -14,6 +14,9 @@ NAME = re.compile(r".+-(?P<gigabytes>\d+)(?P<series>[QBAC])\d*(ME)?")
 APERTURES = re.compile(r".+-GVTg_V\d+_(\d+)")
 """Intel GVT-g: the last number is how many of this type the graphics memory holds (dossier 1.6)."""
 
+MOST = 1024
+"""More vGPUs than any GPU takes: 48 are known (dossier 3.1)."""
+
 
 @dataclass(frozen=True)
 class OfferedType:
@@ -101,10 +104,15 @@ def read_type(host: Host, folder: Path) -> OfferedType:
         name=name,
         series=series_of(name),
         memory_mib=memory or memory_of(name),
-        most=int(apertures[1]) if apertures else _number(r"max_instance=(\d+)", description),
+        most=believable(int(apertures[1]) if apertures else _number(r"max_instance=(\d+)", description)),
         available=_counter(host, folder),
         folder=folder,
     )
+
+
+def believable(most: int | None) -> int | None:
+    """How many vGPUs a GPU takes; no driver means so many as a garbled text may say."""
+    return most if most is not None and most <= MOST else None
 
 
 def gaps(kind: OfferedType) -> list[Unknown]:

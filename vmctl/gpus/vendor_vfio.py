@@ -16,7 +16,7 @@ from vmctl.gpus import mixed, processes
 from vmctl.gpus.cards import VENDOR_TYPES, Card, VirtualFunction
 from vmctl.gpus.facts import DriverFacts
 from vmctl.gpus.shares import Offer, Offers, Order, Survey, first_that_takes, functions_for, provided
-from vmctl.gpus.types import OfferedType, gaps, memory_of, plain, series_of
+from vmctl.gpus.types import OfferedType, believable, gaps, memory_of, plain, series_of
 from vmctl.host import Host
 from vmctl.model import PCIFunction, WantedVGPU
 
@@ -133,7 +133,7 @@ def current(host: Host, address: str) -> str | None:
 def _kind(name: str, number: str, told: DriverFacts) -> OfferedType:
     facts = told.types.get(name)
     memory = memory_of(name) or (facts.memory_mib if facts is not None else None)
-    most = facts.most if facts is not None else None
+    most = believable(facts.most) if facts is not None else None
     return OfferedType(number, name, series_of(name), memory, most, None)
 
 

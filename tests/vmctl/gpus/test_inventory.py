@@ -232,3 +232,14 @@ def test_an_mdev_of_something_else_is_no_share_of_a_gpu(bare: Host) -> None:
     plant(bare.root, "/sys/devices/virtual/mtty/mtty/mdev_supported_types/mtty-2/available_instances = 23")
     plant(bare.root, f"/sys/bus/mdev/devices/83b8f4f2-509f-382f-3c1e-e6bfe0fa1001 -> {device}")
     assert gpus.provided(bare) == []
+
+
+@pytest.mark.parametrize("number", ["1025", "999999999999", "9" * 4000])
+def test_a_number_that_no_gpu_can_mean_is_unknown(bare: Host, number: str) -> None:
+    """Garbled, it would make as many cells."""
+    plant(bare.root, function("0000:3b:00.0"))
+    text = f"framebuffer=4096M, max_instance={number}"
+    plant(bare.root, kind("0000:3b:00.0", "nvidia-232", name="GRID T4-4Q", description=text))
+    (gpu,) = gpus.inventory(bare)
+    assert [each.cells for each in gpu.types] == [()]
+    assert "types.T4-4Q.max" in {gap.what for gap in gpu.unknown}

@@ -78,7 +78,9 @@ def run_command(command: Sequence[str], *, limit: float, given: str = "") -> Ans
 
 
 def _environment() -> dict[str, str]:
-    return os.environ | {"LC_ALL": "C", "LANGUAGE": ""}
+    """Tools speak English, and those of administrators are found by anybody: they may lie outside a user's path."""
+    path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
+    return os.environ | {"LC_ALL": "C", "LANGUAGE": "", "PATH": path}
 
 
 def _content(file: IO[bytes]) -> str:

@@ -28,8 +28,16 @@ def vgpus(look: Look) -> Answer:
     if not alone:
         return passed(("shares", f"{len(shares)}, each with its machine"))
     evidence = [Evidence(share.device, f"{share.type} on {share.gpu}, no machine") for share in alone]
+    if look.libvirt.unread:
+        return _unread(look, *evidence)
     commands = "; ".join(_removal(look, share) for share in alone)
     return warned(f"If they stay, remove them: {commands}", *evidence)
+
+
+def _unread(look: Look, *evidence: Evidence) -> Answer:
+    """A domain whose XML makes no sense may name what seems to be nobody's."""
+    names = ", ".join(look.libvirt.unread)
+    return unknown(f"Look what these domains name: {names}.", ("libvirt", f"cannot be read: {names}"), *evidence)
 
 
 def _is_named(look: Look, share: ProvidedVGPU) -> bool:
@@ -92,6 +100,8 @@ def functions(look: Look) -> Answer:
         Evidence(f"{BUS}/{name}", f"driver_override vfio-pci, driver {look.host.link(look.host.pci(name) / 'driver')}")
         for name in stale
     ]
+    if look.libvirt.unread:
+        return _unread(look, *evidence)
     commands = "; ".join(_give_back(look, name) for name in stale)
     return warned(f"If no machine will get them: {commands}", *evidence)
 

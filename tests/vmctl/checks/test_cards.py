@@ -26,7 +26,7 @@ FLOOD = f"[   1.0] nvidia {GPU}: not enough MMIO resources for SR-IOV\n"
         (f"{NO_TYPES}\n{A6000}\n{CARD}/class = 0x030200", Status.PASS, ""),
         (f"{CARD}/boot_vga = 1", Status.FAIL, "board's own graphics"),
         (f"{CARD}/boot_vga = 0", Status.PASS, ""),
-        (f"{CARD}/vendor = 0x8086", Status.NOT_APPLICABLE, ""),
+        (f"{CARD}/vendor = 0x8086\n{CARD}/driver -> /sys/bus/pci/drivers/i915", Status.NOT_APPLICABLE, ""),
         (f"{CARD}/boot_vga/ = <dir>", Status.UNKNOWN, ""),
     ],
 )

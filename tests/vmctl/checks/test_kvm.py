@@ -131,6 +131,11 @@ def test_a_command_that_hangs_is_killed_with_its_children(tmp_path: Path) -> Non
     assert not running(child)
 
 
+def test_tools_of_administrators_are_found_by_anybody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    assert run_command(["sh", "-c", "echo $PATH"], limit=5).output == "/usr/bin:/bin:/usr/sbin:/sbin\n"
+
+
 def running(process: int) -> bool:
     try:
         return "Z" not in Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0]

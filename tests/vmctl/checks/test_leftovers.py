@@ -18,6 +18,7 @@ from vmctl.host import Host
 
 UUID = "00000000-0000-4000-8000-00000000aaaa"
 MDEV = f"{BUS}/{GPU}/{UUID}"
+ODD = Libvirt((10, 3, 0), unread=("a domain whose XML makes no sense",))
 AWAY = VmctlError(Code.UNREACHABLE, "libvirt is away.", "Start it.")
 
 
@@ -38,6 +39,7 @@ def test_shares_that_no_domain_names_are_told_with_their_command(good: Host) -> 
     assert f"echo 1 > /sys/bus/mdev/devices/{UUID}/remove" in found.remedy
     assert leftover(good, "leftovers.vgpus", Libvirt((10, 3, 0), {UUID: "a"})).status is Status.PASS
     assert leftover(good, "leftovers.vgpus", AWAY).status is Status.UNKNOWN
+    assert leftover(good, "leftovers.vgpus", ODD).status is Status.UNKNOWN
 
 
 def test_a_list_of_shares_that_cannot_be_read_is_unknown(good: Host) -> None:
@@ -99,6 +101,7 @@ def test_a_function_kept_from_its_driver_for_nobody_is_told_with_its_command(goo
     )
     assert leftover(good, "leftovers.functions", Libvirt((10, 3, 0), {audio: "a"})).status is Status.PASS
     assert leftover(good, "leftovers.functions", AWAY).status is Status.UNKNOWN
+    assert leftover(good, "leftovers.functions", ODD).status is Status.UNKNOWN
 
 
 def test_a_function_that_lost_its_driver_under_an_override_is_told_too(good: Host) -> None:

@@ -104,7 +104,7 @@ def test_a_signed_boot_without_the_module_asks_for_its_signature(good: Host, sig
         ("- /sys/firmware/efi", Status.NOT_APPLICABLE),
         ("- /sys/firmware/efi/efivars", Status.UNKNOWN),
         (f"{hosts.SECURE_BOOT} = garbled", Status.UNKNOWN),
-        (f"{BUS}/{GPU}/vendor = 0x8086", Status.NOT_APPLICABLE),
+        (f"{BUS}/{GPU}/vendor = 0x8086\n{BUS}/{GPU}/driver -> /sys/bus/pci/drivers/i915", Status.NOT_APPLICABLE),
     ],
 )
 def test_what_the_firmware_does_not_tell_is_unknown(good: Host, changes: str, status: Status) -> None:

@@ -7,7 +7,7 @@ share. All of it bears notes and a mark: what a killed run leaves, the next one 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from uuid import NAMESPACE_OID, uuid5
 
@@ -87,21 +87,35 @@ def accept(site: Site, address: str, rounds: int, image: str, told: Callable[[st
             told(f"Round {number} of {rounds}: {' '.join(done[-1].problems) or 'as predicted.'}")
         after = bench.card()[0]
         version = hypervisor.version()
-    problems = [problem for each in done for problem in each.problems]
-    if after != before:
+    times = (began.isoformat(), site.host.now().isoformat())
+    return _report(site, version, times, gpu_json(before, whose), done, restored=after == before)
+
+
+def _report(
+    site: Site,
+    libvirt: tuple[int, int, int],
+    times: tuple[str, str],
+    gpu: Json,
+    rounds: Sequence[Round],
+    *,
+    restored: bool,
+) -> Json:
+    """The document, without what points to this place."""
+    problems = [problem for each in rounds for problem in each.problems]
+    if not restored:
         problems.append("The card is not as it was before: see vmctl gpus.")
     document: Json = {
         "schema": SCHEMA,
         "vmctl": __version__,
-        "began_at": began.isoformat(),
-        "ended_at": site.host.now().isoformat(),
+        "began_at": times[0],
+        "ended_at": times[1],
         "simulated": site.host.simulated,
         "kernel": site.host.read_or_none(site.host.path("/proc/sys/kernel/osrelease")),
         "driver": site.host.read_or_none(site.host.path("/sys/module/nvidia/version")),
-        "libvirt": ".".join(map(str, version)),
-        "gpu": gpu_json(before, whose),
-        "rounds": [_round_json(each) for each in done],
-        "restored": after == before,
+        "libvirt": ".".join(map(str, libvirt)),
+        "gpu": gpu,
+        "rounds": [_round_json(each) for each in rounds],
+        "restored": restored,
         "problems": problems,
         "accepted": not problems,
     }

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import NAMESPACE_OID, uuid5
 
 from vmctl import desired
-from vmctl.card import GPU, Framework, ProvidedVGPU, Regime
+from vmctl.card import GPU, Framework, Mode, Policy, ProvidedVGPU, Regime, Scheduler, VFs
 from vmctl.model import Accelerator, DesiredMachine, DesiredState
 from vmctl.observation import Capacity, MachineState, Mark, MarkedVGPU, Observation, ObservedMachine
 
@@ -132,6 +133,21 @@ def card(*holders: ProvidedVGPU, **other: Any) -> GPU:
     """A GPU with these shares on it."""
     usual: Json = {"regime": Regime.EQUAL, "regimes": (Regime.EQUAL,), "holders": holders}
     return GPU(GPU_ADDRESS, "Tesla T4", "NVIDIA", "1eb8", Framework.MDEV_PF, **usual | other)
+
+
+def a40(**other: Any) -> GPU:
+    """A card whose vGPUs lie on virtual functions, as its driver shows it when nothing was set."""
+    usual: Json = {
+        "framework": Framework.VENDOR_VFIO,
+        "driver": "nvidia",
+        "vfs": VFs(32, 32, 32),
+        "mig": Mode(False, False),
+        "mixed": False,
+        "scheduler": Scheduler(Policy.BEST_EFFORT),
+        "ecc": Mode(False, False),
+        "regimes": (Regime.EQUAL, Regime.WHOLE),
+    }
+    return replace(card(), **usual | other)
 
 
 def share(name: str, holder: str | None = None, **other: Any) -> ProvidedVGPU:

@@ -19,6 +19,7 @@ GPU_CLASSES = ("0x0300", "0x0302", "0x0380", "0x1200")
 """VGA, 3D and other display controllers, processing accelerators; all occur for GPUs (dossier 1.0)."""
 GPU_DRIVERS = {"nvidia", "nouveau", "i915", "xe", "amdgpu"}
 NVIDIA = "NVIDIA"
+NVIDIAS = ("nvidia", "nouveau")
 VENDORS = {"0x10de": NVIDIA, "0x8086": "Intel", "0x1002": "AMD"}
 MDEV_TYPES = "mdev_supported_types"
 VENDOR_TYPES = "nvidia/creatable_vgpu_types"
@@ -101,14 +102,14 @@ def _is_gpu(host: Host, folder: Path) -> bool:
 def _card(host: Host, address: str) -> Card:
     folder = host.pci(address)
     driver = host.link(folder / "driver")
-    vendor = VENDORS.get(host.read_or_none(folder / "vendor") or "", "unknown")
+    vendor = NVIDIA if driver == "nvidia" else VENDORS.get(host.read_or_none(folder / "vendor") or "", "unknown")
     virtual = _virtual_functions(host, folder)
     vfs, gaps = _vfs(host, folder)
     if vfs is not None and vfs.enabled != len(virtual):
         gaps = (Unknown("vfs", f"{vfs.enabled} are on, but the kernel shows {len(virtual)} of them."),)
     framework = _framework(folder, vendor, driver, [host.pci(function.address) for function in virtual], vfs)
     reason = _reason(framework, driver, virtual, vfs)
-    cut = framework in (Framework.MDEV_PF, Framework.MDEV_VF, Framework.VENDOR_VFIO, Framework.SRIOV) and not reason
+    told = not reason or (framework is Framework.PASSTHROUGH and vendor != NVIDIA and not is_vfio(driver))
     return Card(
         address=address,
         folder=folder,
@@ -119,7 +120,7 @@ def _card(host: Host, address: str) -> Card:
         reason=reason,
         virtual=virtual,
         vfs=vfs,
-        unknown=gaps if cut else (Unknown("types", reason), *gaps),
+        unknown=gaps if told else (Unknown("types", reason), *gaps),
     )
 
 
@@ -176,4 +177,6 @@ def _reason(framework: Framework, driver: str | None, virtual: tuple[VirtualFunc
         return f"The kernel shows none of its {vfs.enabled} virtual functions."
     if framework is Framework.SRIOV:
         return ""
+    if driver not in NVIDIAS:
+        return f"The driver {driver} makes no parts of this card."
     return f"The driver {driver} offers no vGPU on this card: wrong package, vgpud has not run, or no vGPU card."

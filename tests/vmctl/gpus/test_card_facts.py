@@ -47,6 +47,16 @@ def test_a_card_that_cannot_be_cut_can_be_given_whole(memory: Path) -> None:
     assert found.reason in reasons(found)["types"]  # a wrong package is no "none" (field log A24)
 
 
+def test_a_driver_that_knows_no_parts_is_no_fault(bare: Host) -> None:
+    address, group = "0000:03:00.0", "/sys/kernel/iommu_groups/7"
+    plant(bare.root, function(address, vendor="0x1002", driver="amdgpu", **{"class": "0x030000"}))
+    plant(bare.root, f"/sys/bus/pci/devices/{address}/iommu_group -> {group}")
+    plant(bare.root, f"{group}/devices/{address} -> /sys/bus/pci/devices/{address}")
+    found = card(bare, address)
+    assert (found.framework, found.regimes) == (Framework.PASSTHROUGH, (Regime.WHOLE,))
+    assert (found.reason, "types" in reasons(found)) == ("The driver amdgpu makes no parts of this card.", False)
+
+
 def test_how_long_another_regime_takes_is_told_where_there_is_one(memory: Path) -> None:
     seconds = {
         layout: card(simulated(memory, layout), gpu).regime_change_seconds

@@ -185,12 +185,17 @@ def users(gpu: GPU, whose: Whose, released: Collection[ProvidedVGPU] = ()) -> It
     """Who keeps a card from being changed, by name: whatever has a share, or may have one, and is not just released."""
     for share in gpu.holders:
         if share not in released:
-            claimant = whose.claimant(share)
-            by = "nobody known" if claimant is None else f"{claimant.name} ({claimant.state})"
-            yield f"{by}: {share.type or 'claim on'} {share.device}"
+            yield f"{_user(share, whose)}: {share.type or 'claim on'} {share.device}"
     for gap in gpu.unknown:
         if gap.what == HOLDERS:
             yield f"what could not be seen: {gap.reason}"
+
+
+def _user(share: ProvidedVGPU, whose: Whose) -> str:
+    claimant = whose.claimant(share)
+    if claimant is not None:
+        return f"{claimant.name} ({claimant.state})"
+    return "a machine that has not started" if whose.ours(share) else "nobody known"
 
 
 DRAIN = "Wait until these machines have ended, or end them."

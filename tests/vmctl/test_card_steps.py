@@ -77,6 +77,13 @@ def test_a_card_in_use_waits_names_who_uses_it_and_others_are_set() -> None:
     assert change == ChangeCard(CardChange(SECOND, Knob.MIXED, True))
 
 
+def test_a_share_that_was_made_and_never_started_is_no_unknown() -> None:
+    made = a40(holders=(share("a"),))
+    wanted = state(machine("a", vgpus=[vgpu("a")]), cards=[settings(ecc=True)])
+    wait = plan(wanted, host(made, ours=frozenset({name_uuid("vgpu a")})), NOW).steps[0]
+    assert f"held by a machine that has not started: T4-4Q {name_uuid('vgpu a')}" in wait.subject
+
+
 def test_what_cannot_be_seen_on_a_card_keeps_it_from_being_changed() -> None:
     blind = a40(unknown=(Unknown("holders", "The bus cannot be read."),))
     (wait,) = plan(state(**MIG_WANTED), host(blind), NOW).steps

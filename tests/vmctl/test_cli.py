@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.vmctl.build import Json, document
-from vmctl import cli, gpus
+from tests.vmctl.build import NOW, Json, document, observed, running
+from tests.vmctl.test_schemas import full_card
+from vmctl import cards_report, cli, gpus, report, tables
+from vmctl.card import Unknown
 
 
 def run(tmp_path: Path, *words: str, given: bytes = b"") -> tuple[int, Json, str]:
@@ -35,6 +37,8 @@ def run(tmp_path: Path, *words: str, given: bytes = b"") -> tuple[int, Json, str
         (("apply", "--json", "--file", "/nowhere"), b""),
         (("apply", "--json", "--surprise"), b""),
         (("console", "--machine", "x"), b""),
+        (("accept", "--json"), b""),
+        (("accept", "--json", "--gpu", "0000:3b:00.0", "--rounds", "0"), b""),
         (("dance",), b""),
         (("--simulate", "nothing", "observe", "--json"), b""),
         (("--host", "Ä", "observe", "--json"), b""),
@@ -56,11 +60,28 @@ def test_gpus_need_no_libvirt(tmp_path: Path) -> None:
     status, answer, _ = run(tmp_path, "gpus", "--json")
     assert (status, answer["host"], answer["simulated"]) == (0, "sim-t4", True)
     assert len(answer["gpus"]) == 2
+    assert [gap["what"] for gap in answer["unknown"]] == ["claims"]
 
 
 def test_people_get_tables(tmp_path: Path) -> None:
     status, answer, said = run(tmp_path, "gpus")
     assert (status, answer, said) == (0, {}, "")
+
+
+def test_people_see_how_a_card_is_set_and_what_could_not_be_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    mine = running("a")
+    gap = Unknown("claims", "It did not answer.")
+    seen = observed(mine, gpus=(full_card(mine.machine, "x"),), unknown=(gap,))
+    cards = cards_report.gpus_json("h", NOW, True, seen.gpus, seen.whose, [gap])
+    tables.show_gpus(json.loads(json.dumps(cards)))
+    tables.show_report(json.loads(json.dumps(report.report_json(seen, None))))
+    printed = capsys.readouterr().out
+    told = ["32 of 32, 30 free", "on, off after a reset or reboot", "fixed_share 3 ms", "[4, 8)", "[0, 4) [0, 2)"]
+    told += [mine.name, "only claimed", "nobody known", "types.A40-12Q.free of 0000:3b:00.0", "It did not answer."]
+    assert [words for words in told if words not in printed] == []
 
 
 def test_an_error_for_people_goes_to_standard_error(tmp_path: Path) -> None:

@@ -42,14 +42,15 @@ def display(look: Look, gpu: GPU) -> Answer:
     folder = f"/sys/bus/pci/devices/{gpu.address}"
     if gpu.vendor != "NVIDIA":
         return not_applicable((f"{folder}/vendor", gpu.vendor))
-    screen = (look.text(f"{folder}/boot_vga") or "").strip()
+    screen = _screen(look, gpu)
     kind = (look.text(f"{folder}/class") or "").strip()
     evidence = [Evidence(f"{folder}/class", kind or "nothing")]
     if screen:
         evidence.append(Evidence(f"{folder}/boot_vga", screen))
     if screen == "1":
         remedy = "Choose the board's own graphics as the first screen in the firmware set-up, then reboot."
-        return failed(remedy, *evidence)
+        spare = any(other.types for other in look.gpus if other.address != gpu.address)
+        return (warned if spare else failed)(remedy, *evidence)
     if gpu.device not in DISPLAY_CARDS or gpu.types:
         return passed(*evidence)
     evidence.append(Evidence(f"{folder}/device", f"{gpu.device}: {DISPLAY_CARDS[gpu.device]}"))
@@ -57,6 +58,15 @@ def display(look: Look, gpu: GPU) -> Answer:
         remedy = "Switch its screen outputs off: stop the machines, unload the driver, and run: displaymodeselector"
         return failed(f"{remedy} --gpumode physical_display_disabled; then reboot.", *evidence)
     return passed(*evidence)
+
+
+def drives_the_screen(look: Look, gpu: GPU) -> bool:
+    """Whether the host shows its console by this card."""
+    return _screen(look, gpu) == "1"
+
+
+def _screen(look: Look, gpu: GPU) -> str:
+    return (look.text(f"/sys/bus/pci/devices/{gpu.address}/boot_vga") or "").strip()
 
 
 def firmware(look: Look, gpu: GPU) -> Answer:

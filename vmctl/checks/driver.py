@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from vmctl.card import GPU, Framework, Unknown
-from vmctl.checks import distribution, modules, units
+from vmctl.card import GPU, Framework, Regime, Unknown
+from vmctl.checks import cards, distribution, modules, units
 from vmctl.checks.finding import Answer, Evidence, failed, not_applicable, passed, unknown, warned
 from vmctl.checks.look import SMI, Look
 from vmctl.errors import VmctlError
@@ -105,10 +105,10 @@ def _libraries(look: Look) -> dict[str, str]:
 
 def package(look: Look) -> Answer:
     """The vGPU host driver and the plain CUDA driver have the same module name (7.4)."""
-    cards = [gpu for gpu in look.nvidia if gpu.driver == "nvidia"]
-    if not cards:
+    driven = [gpu for gpu in look.nvidia if gpu.driver == "nvidia"]
+    if not driven:
         return not_applicable(("/sys/bus/pci/devices", "no GPU on the nvidia driver"))
-    offering = [gpu for gpu in cards if gpu.types]
+    offering = [gpu for gpu in driven if gpu.types]
     if offering:
         return passed(*((gpu.address, f"{len(gpu.types)} vGPU types") for gpu in offering))
     files = [name for name in PACKAGE_FILES if look.there(name)]
@@ -149,6 +149,8 @@ def types(look: Look, gpu: GPU) -> Answer:
     if gpu.driver != "nvidia" and gpu.framework in (Framework.PASSTHROUGH, Framework.SRIOV, Framework.NONE):
         said = gpu.reason or f"on {gpu.driver or 'no driver'}: cut into no vGPU types"
         return not_applicable((gpu.address, said))
+    if cards.drives_the_screen(look, gpu):
+        return not_applicable((gpu.address, "drives the host's screen: see display.mode"))
     gaps = [Evidence(gap.what, gap.reason) for gap in _gaps(gpu)]
     seen = Evidence(gpu.address, f"{len(gpu.types)} types, framework {gpu.framework.value}")
     if gpu.types and not gaps:
@@ -159,6 +161,8 @@ def types(look: Look, gpu: GPU) -> Answer:
     reason = (Evidence(gpu.address, gpu.reason),) if gpu.reason else ()
     if switched_off:
         return warned("Switch its virtual functions on first: see sriov.enabled.", seen, *reason, *gaps)
+    if Regime.WHOLE in gpu.regimes and any(other.types for other in look.nvidia):
+        return warned("If it is no vGPU card it can only be given away whole: then all is well.", seen, *reason)
     remedy = f"{HOST_DRIVER} If it is: systemctl restart nvidia-vgpud, and see display.mode and driver.package."
     return failed(remedy, seen, *reason, *gaps)
 

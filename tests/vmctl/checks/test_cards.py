@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.vmctl.checks.hosts import BUS, GPU, denied, one, said, seen, spoil
+from tests.vmctl.checks.hosts import BUS, GPU, GROUPS, denied, one, said, seen, spoil
+from tests.vmctl.gpus.trees import function, plant
 from vmctl.card import Mode, Unknown
 from vmctl.checks import Status
 from vmctl.gpus.facts import DriverFacts
@@ -35,6 +36,23 @@ def test_screen_outputs_are_off(good: Host, changes: str, status: Status, told: 
     found = one(seen(good), "display.mode", GPU)
     assert found.status is status
     assert told in found.remedy
+
+
+def test_the_hosts_own_screen_beside_a_card_for_vgpus_is_a_warning(good: Host) -> None:
+    own = "0000:02:00.0"
+    plant(good.root, function(own, **{"class": "0x030000"}))
+    spoil(good, f"{BUS}/{own}/boot_vga = 1")
+    look = seen(good)
+    assert one(look, "display.mode", own).status is Status.WARN
+    assert one(look, "vgpu.types", own).status is Status.NOT_APPLICABLE
+    assert one(look, "vgpu.types", GPU).status is Status.PASS
+
+
+def test_a_card_that_only_goes_whole_is_a_warning_beside_one_that_is_cut(good: Host) -> None:
+    whole = "0000:65:00.0"
+    links = f"{BUS}/{whole}/iommu_group -> {GROUPS}/9\n{GROUPS}/9/devices/{whole} -> {BUS}/{whole}"
+    plant(good.root, function(whole) + links)
+    assert one(seen(good), "vgpu.types", whole).status is Status.WARN
 
 
 @pytest.mark.parametrize(

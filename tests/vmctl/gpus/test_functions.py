@@ -13,7 +13,7 @@ from tests.vmctl.gpus.hosts import FLEX, L40S, card, flex, reasons, simulated, s
 from vmctl import gpus
 from vmctl.card import CardChange, Framework, Knob, Regime
 from vmctl.errors import Code, VmctlError
-from vmctl.gpus import functions
+from vmctl.gpus import cards, functions
 from vmctl.host import Answer, Host
 from vmctl.simulate import SimulatedHost, faults, holders, reboot
 
@@ -130,6 +130,23 @@ def test_functions_never_go_while_a_process_has_one_open(l40s: SimulatedHost) ->
     with pytest.raises(VmctlError, match="held by process 4711"):
         gpus.change(l40s, OFF)
     assert enabled(l40s, L40S) == "16"
+
+
+@pytest.mark.parametrize(("layout", "gpu", "kind"), [("l40s", L40S, "L40S-24Q"), ("a40", A40, "A40-8Q")])
+def test_the_switch_itself_looks_at_every_function_first(memory: Path, layout: str, gpu: str, kind: str) -> None:
+    """Whoever calls it, and whatever was checked before."""
+    host = simulated(memory, layout)
+    share = gpus.provide(host, want(gpu, kind, handle=3))
+    found = cards.find(host, gpu)
+    assert found is not None
+    with pytest.raises(VmctlError, match=f"cannot be changed: .* is on {share.parent}") as refusal:
+        functions.set_count(host, found, 0)
+    assert refusal.value.code is Code.BUSY
+    gpus.release(host, share)
+    holders.hold(host.root, f"/dev/vfio/{host.link(host.pci(share.parent) / 'iommu_group')}", process=4711)
+    with pytest.raises(VmctlError, match=r"process 4711 .* has one open"):
+        functions.set_count(host, found, 0)
+    assert "sriov-manage" not in (host.state_dir / "journal.jsonl").read_text()
 
 
 def test_plain_functions_change_their_number_by_way_of_none(memory: Path) -> None:

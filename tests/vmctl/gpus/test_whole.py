@@ -201,6 +201,16 @@ def test_a_bind_that_the_kernel_refuses_leaves_all_as_it_was(l40s: SimulatedHost
     assert (gpus.provided(l40s), snapshot(l40s)) == ([], before)
 
 
+@pytest.mark.field("B11")
+def test_a_card_that_was_locked_and_not_unbound_can_be_opened_again(l40s: SimulatedHost) -> None:
+    before = snapshot(l40s)
+    faults.plant(l40s.root, [{"match": f"{L40S}/driver_override", "error": "EIO", "times": 1}])
+    with pytest.raises(VmctlError, match="Input/output error"):
+        gpus.provide(l40s, whole(L40S))
+    assert '"value": "1"' in (l40s.state_dir / "journal.jsonl").read_text()
+    assert (gpus.provided(l40s), snapshot(l40s)) == ([], before)
+
+
 @pytest.mark.field("A13")
 def test_one_that_is_given_back_by_half_is_there_until_it_is_whole(desk: SimulatedHost) -> None:
     before = snapshot(desk)

@@ -155,6 +155,8 @@ def test_who_has_the_card_open_is_named_before_anything_is_unbound(memory: Path)
     with pytest.raises(VmctlError, match=r"held by process 815 \(nvidia-persiste\)") as refusal:
         gpus.provide(host, whole(H100))
     assert (refusal.value.code, refusal.value.retry, snapshot(host)) == (Code.BUSY, True, before)
+    journal = host.state_dir / "journal.jsonl"
+    assert not journal.exists() or "sriov-manage" not in journal.read_text()
 
 
 @pytest.mark.field("B10")

@@ -11,6 +11,7 @@ from tests.vmctl.gpus.hosts import FLEX, H100, L40S, RTX_4000, card, flex, reaso
 from tests.vmctl.gpus.trees import function, kind, nvidia, plant
 from vmctl import gpus
 from vmctl.card import Framework, Mode, Regime, VFs
+from vmctl.errors import VmctlError
 from vmctl.gpus import processes
 from vmctl.gpus.facts import Active, DriverFacts
 from vmctl.gpus.inventory import FUNCTIONS_SECONDS, REBIND_SECONDS
@@ -147,3 +148,15 @@ def test_who_has_a_node_open_is_named_once_with_the_command(bare: Host) -> None:
     found = processes.holding(bare, {"/dev/vfio/41", "/dev/nvidia0"})
     assert processes.named(found) == "process 4711 (qemu-system-x86), process 99 (dcgm-exporter)"
     assert processes.holding(bare, set()) == processes.holding(bare, {"/dev/vfio/42"}) == []
+
+
+def test_notes_that_cannot_be_read_leave_the_cards_in_the_list(memory: Path) -> None:
+    """Whose a share is cannot be said then; that is no reason to take cards for empty, or for lost."""
+    host = simulated(memory, "l40s")
+    gpus.provide(host, want(L40S, "L40S-24Q"))
+    (host.state_dir / "vgpus.json").write_text("[{")
+    first, second = gpus.inventory(host)
+    assert "vgpus.json cannot be read" in reasons(first)["holders"]
+    assert {each.free for each in first.types} == {each.free for each in second.types} == {0}
+    with pytest.raises(VmctlError, match="cannot be read"):
+        gpus.provide(host, want(L40S, "L40S-24Q"))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from dataclasses import replace
@@ -24,6 +26,7 @@ from vmctl.errors import Code, VmctlError
 from vmctl.guest_trial import GuestTrial
 from vmctl.model import WantedVGPU
 from vmctl.site import Site
+from vmctl.state import locked
 
 L40S = "0000:26:00.0"
 WHOLE_INVENTORY = gpus.inventory
@@ -194,3 +197,30 @@ def test_every_type_of_a_card_is_tried(site: Site, monkeypatch: pytest.MonkeyPat
     report = accept(site)
     assert report["problems"] == []
     assert len(report["rounds"][0]["types"]) > 20
+
+
+def test_an_apply_gets_its_turn_between_two_rounds(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounds that follow one another at once would keep the portal from this host until the last one."""
+    waiting, turns = threading.Event(), []
+
+    def apply() -> None:
+        waiting.wait(30)
+        with locked(site.lock, 30):
+            turns.append(len(done))
+
+    done: list[int] = []
+    whole = accepting.Bench.round
+
+    def counted(self: accepting.Bench, number: int) -> accepting.Round:
+        waiting.set()
+        time.sleep(0.1)
+        found = whole(self, number)
+        done.append(number)
+        return found
+
+    monkeypatch.setattr(accepting.Bench, "round", counted)
+    other = threading.Thread(target=apply)
+    other.start()
+    accept(site, rounds=3)
+    other.join()
+    assert turns[0] < 3

@@ -24,7 +24,7 @@ from vmctl.model import Attachment, MediatedDevice, NumaNode, PCIFunction
 
 __all__ = ["TIME_ERROR", "Answer", "Commands", "Host", "NumaNode", "TooSlow", "kernel_clock", "run_command", "utc_now"]
 
-NVML = Path(__file__).parent / "gpus" / "nvml_child.py"
+NVML = Path(__file__).parent / "gpus" / "driver" / "nvml_child.py"
 """The script that asks NVML, in a process of its own: the library may hang, or end its process."""
 
 SAID = 400

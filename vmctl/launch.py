@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from vmctl import diagnose, domain, gpus, licence, network, picture, reconcile, seed, state, storage
+from vmctl import diagnosis, domain, gpus, licence, network, picture, reconcile, seed, state, storage
 from vmctl.board import Pinning
 from vmctl.card import GPU, Framework, ProvidedVGPU
 from vmctl.errors import Code, VmctlError
@@ -95,7 +95,7 @@ def boot(host: Host, hypervisor: Hypervisor, plan: domain.Blueprint) -> None:
         hypervisor.start(domain.render(plan))
     except VmctlError as error:
         if plan.shows is None or not picture.is_refused(error):
-            raise diagnose.explained(host, error, began, plan.machine.name) from error
+            raise diagnosis.explained(host, error, began, plan.machine.name) from error
         boot(host, hypervisor, replace(plan, shows=None))
 
 

@@ -1,6 +1,6 @@
 """What to do about what libvirt says.  Pure.
 
-The causes that lie deeper, in QEMU, the kernel or the GPU's driver, are diagnose.py's.
+The causes that lie deeper, in QEMU, the kernel or the GPU's driver, are diagnosis's.
 """
 
 import re

@@ -15,9 +15,9 @@ from vmctl import mark as marks
 from vmctl.card import Unknown
 from vmctl.documents import SCHEMA, Json
 from vmctl.errors import VmctlError
-from vmctl.gpus import figures
-from vmctl.gpus.answers import GPUFigures, Load, VGPUFigures
-from vmctl.gpus.figures import CardFigures
+from vmctl.gpus.driver import figures
+from vmctl.gpus.driver.answers import GPUFigures, Load, VGPUFigures
+from vmctl.gpus.driver.figures import CardFigures
 from vmctl.host import Host
 from vmctl.hypervisor import Hypervisor, connect
 from vmctl.ledger import Ledger

@@ -192,7 +192,7 @@ def test_what_cannot_be_read_is_left_out(folder: Path) -> None:
 
 def test_the_doctors_questions_and_the_drivers_are_collected() -> None:
     assert {*look.COMMANDS, look.SMI} <= set(LINES)
-    asked = set(re.findall(r'"(-[Lq]|(?:vgpu|mig)(?: -\w+)+)"', (ROOT / "vmctl/gpus/smi.py").read_text()))
+    asked = set(re.findall(r'"(-[Lq]|(?:vgpu|mig)(?: -\w+)+)"', (ROOT / "vmctl/gpus/driver/smi.py").read_text()))
     assert {f"nvidia-smi {words}" for words in asked} <= set(LINES)
 
 

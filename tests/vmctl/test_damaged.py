@@ -27,7 +27,7 @@ from vmctl.checks.look import COMMANDS, SMI, Libvirt, Look
 from vmctl.copied import COMMANDS as FOLDER
 from vmctl.copied import copied, file_name
 from vmctl.errors import VmctlError
-from vmctl.gpus import facts
+from vmctl.gpus.driver import facts
 from vmctl.host import Host
 from vmctl.hypervisor import connect
 from vmctl.model import WantedVGPU

@@ -12,7 +12,7 @@ from vmctl.card import Framework, ProvidedVGPU, Regime
 from vmctl.checks.finding import Answer, Evidence, not_applicable, passed, unknown, warned
 from vmctl.checks.look import Look
 from vmctl.gpus import HOLDERS
-from vmctl.gpus.facts import Instance
+from vmctl.gpus.driver.answers import Instance
 
 BUS = "/sys/bus/pci/devices"
 MDEVS = "/sys/bus/mdev/devices"

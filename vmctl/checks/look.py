@@ -17,8 +17,9 @@ from vmctl import domain, gpus, kvm
 from vmctl.card import GPU, Unknown
 from vmctl.checks.together import together
 from vmctl.errors import Code, VmctlError
-from vmctl.gpus import cards, facts
-from vmctl.gpus.facts import DriverFacts
+from vmctl.gpus import cards
+from vmctl.gpus.driver import facts
+from vmctl.gpus.driver.answers import DriverFacts
 from vmctl.host import Answer, Host
 from vmctl.hypervisor import connect
 from vmctl.model import Accelerator

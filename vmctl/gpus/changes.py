@@ -12,7 +12,7 @@ from vmctl.card import CardChange, Knob, Mode, Policy, Scheduler
 from vmctl.errors import Code, VmctlError
 from vmctl.gpus import cards, drain, functions
 from vmctl.gpus.cards import Card
-from vmctl.gpus.facts import DriverFacts
+from vmctl.gpus.driver.answers import DriverFacts
 from vmctl.gpus.shares import Survey
 from vmctl.host import Host
 

@@ -9,7 +9,7 @@ from vmctl.card import GPU, HOLDERS, Framework, ProvidedVGPU, Regime, Unknown, V
 from vmctl.errors import VmctlError
 from vmctl.gpus import groups, places, rulers
 from vmctl.gpus.cards import NVIDIA, Card
-from vmctl.gpus.facts import DriverFacts
+from vmctl.gpus.driver.answers import DriverFacts
 from vmctl.gpus.shares import Offers, Survey
 from vmctl.gpus.ways import WAYS, shares_on
 from vmctl.host import Host

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from vmctl.card import Cell, ProvidedVGPU, Regime, Unknown, VGPUType
 from vmctl.gpus.cells import apart, least, overlap
-from vmctl.gpus.facts import DriverFacts, Instance, Profile
+from vmctl.gpus.driver.answers import DriverFacts, Instance, Profile
 from vmctl.gpus.shares import Offer
 from vmctl.gpus.types import believable
 

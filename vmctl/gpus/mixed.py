@@ -13,7 +13,7 @@ from pathlib import Path
 from vmctl.card import Cell, ProvidedVGPU, Regime, Unknown, VGPUType
 from vmctl.errors import Code, VmctlError
 from vmctl.gpus.cells import apart, least, overlap
-from vmctl.gpus.facts import DriverFacts
+from vmctl.gpus.driver.answers import DriverFacts
 from vmctl.gpus.shares import Offer
 from vmctl.host import Host
 from vmctl.model import WantedVGPU

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from vmctl.card import ProvidedVGPU, Regime, Unknown, VGPUType
 from vmctl.gpus import equal, mig_cells, mixed
 from vmctl.gpus.cells import least
-from vmctl.gpus.facts import DriverFacts
+from vmctl.gpus.driver.answers import DriverFacts
 from vmctl.gpus.shares import Offer
 
 

@@ -9,9 +9,10 @@ from typing import Any
 
 from vmctl.card import Framework, ProvidedVGPU, Regime, Unknown
 from vmctl.errors import Code, VmctlError
-from vmctl.gpus import cards, facts, mdev_bus, processes
+from vmctl.gpus import cards, mdev_bus, processes
 from vmctl.gpus.cards import Card, VirtualFunction
-from vmctl.gpus.facts import DriverFacts
+from vmctl.gpus.driver import facts
+from vmctl.gpus.driver.answers import DriverFacts
 from vmctl.gpus.types import OfferedType
 from vmctl.host import Host
 from vmctl.ledger import Ledger, Made

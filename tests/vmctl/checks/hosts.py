@@ -12,7 +12,7 @@ from vmctl import checks, gpus
 from vmctl.card import Mode
 from vmctl.checks.look import COMMANDS, SMI, Libvirt, Look, systemctl
 from vmctl.errors import Code, VmctlError
-from vmctl.gpus.facts import DriverFacts
+from vmctl.gpus.driver.answers import DriverFacts
 from vmctl.host import Answer, Host
 from vmctl.model import Accelerator
 from vmctl.site import Site

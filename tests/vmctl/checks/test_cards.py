@@ -8,7 +8,7 @@ from tests.vmctl.checks.hosts import BUS, GPU, GROUPS, denied, one, said, seen, 
 from tests.vmctl.gpus.trees import function, plant
 from vmctl.card import Mode, Unknown
 from vmctl.checks import Status
-from vmctl.gpus.facts import DriverFacts
+from vmctl.gpus.driver.answers import DriverFacts
 from vmctl.host import Host
 
 CARD = f"{BUS}/{GPU}"

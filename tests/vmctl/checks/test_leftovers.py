@@ -13,7 +13,7 @@ from vmctl.checks import Finding, Status
 from vmctl.checks.leftovers import instances, vgpus
 from vmctl.checks.look import Libvirt, Look
 from vmctl.errors import Code, VmctlError
-from vmctl.gpus.facts import DriverFacts, Instance
+from vmctl.gpus.driver.answers import DriverFacts, Instance
 from vmctl.host import Host
 
 UUID = "00000000-0000-4000-8000-00000000aaaa"

@@ -13,7 +13,7 @@ from vmctl import gpus
 from vmctl.card import Framework, Mode, Regime, VFs
 from vmctl.errors import VmctlError
 from vmctl.gpus import processes
-from vmctl.gpus.facts import Active, DriverFacts
+from vmctl.gpus.driver.answers import Active, DriverFacts
 from vmctl.gpus.inventory import FUNCTIONS_SECONDS, REBIND_SECONDS
 from vmctl.host import Host
 from vmctl.simulate import holders

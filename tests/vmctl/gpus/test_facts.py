@@ -17,8 +17,8 @@ from tests.vmctl.gpus.trees import function, kind, plant
 from vmctl import state
 from vmctl.card import Mode, Policy, Scheduler
 from vmctl.errors import VmctlError
-from vmctl.gpus import facts
-from vmctl.gpus.answers import DriverFacts, Instance, Profile
+from vmctl.gpus.driver import facts
+from vmctl.gpus.driver.answers import DriverFacts, Instance, Profile
 from vmctl.host import Answer, Host
 
 L4, T4 = "0000:41:00.0", "0000:c1:00.0"

@@ -11,7 +11,7 @@ from tests.vmctl.gpus.test_layered_sequences import UUIDS, switch
 from vmctl import gpus
 from vmctl.card import GPU, Framework, ProvidedVGPU, Regime
 from vmctl.errors import Code, VmctlError
-from vmctl.gpus.facts import Active, DriverFacts
+from vmctl.gpus.driver.answers import Active, DriverFacts
 from vmctl.gpus.places import running, seen
 from vmctl.gpus.shares import Survey
 from vmctl.ledger import Ledger, Made

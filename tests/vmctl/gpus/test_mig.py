@@ -15,7 +15,7 @@ from vmctl.card import Mode, Regime
 from vmctl.errors import Code, VmctlError
 from vmctl.gpus import cards, mig
 from vmctl.gpus.cards import Card
-from vmctl.gpus.facts import Active, DriverFacts, Instance
+from vmctl.gpus.driver.answers import Active, DriverFacts, Instance
 from vmctl.gpus.places import is_left_over, seen
 from vmctl.gpus.shares import Order, Survey
 from vmctl.host import Answer, Host, run_command

@@ -17,7 +17,7 @@ from tests.vmctl.gpus import told as given_by
 from tests.vmctl.gpus.test_rulers import share
 from vmctl.card import Cell, ProvidedVGPU, Regime, VGPUType
 from vmctl.gpus import rulers
-from vmctl.gpus.facts import DriverFacts, Instance, Profile
+from vmctl.gpus.driver.answers import DriverFacts, Instance, Profile
 from vmctl.gpus.mig_cells import profile_of
 
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from vmctl.card import Mode
-from vmctl.gpus import smi_tables
-from vmctl.gpus.facts import DriverFacts, Profile, TypeFacts
+from vmctl.gpus.driver import smi_tables
+from vmctl.gpus.driver.answers import DriverFacts, Profile, TypeFacts
 from vmctl.gpus.shares import Offer
 from vmctl.gpus.types import OfferedType, memory_of, series_of
 

@@ -12,8 +12,8 @@ import pytest
 
 from vmctl.card import Mode, Policy, Scheduler
 from vmctl.errors import Code, VmctlError
-from vmctl.gpus.answers import Active, GPUFigures, Instance, Load, Profile, TypeFacts, Untold, VGPUFigures
-from vmctl.gpus.nvml import NVML
+from vmctl.gpus.driver.answers import Active, GPUFigures, Instance, Load, Profile, TypeFacts, Untold, VGPUFigures
+from vmctl.gpus.driver.nvml import NVML
 from vmctl.host import Host, TooSlow
 
 L40S = "0000:41:00.0"

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from vmctl.diagnosis.failures import FAILURES, Failure
+from vmctl.diagnosis.licences import LICENCE_FAILURES
 from vmctl.errors import VmctlError
-from vmctl.failures import FAILURES, Failure
 from vmctl.host import Host
-from vmctl.licence_failures import LICENCE_FAILURES
 
 KNOWN = FAILURES + LICENCE_FAILURES
 LOG_SECONDS = 2.0

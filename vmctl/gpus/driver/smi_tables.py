@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from vmctl.gpus.answers import Instance
-from vmctl.gpus.smi_labels import absent, whole_lines
+from vmctl.gpus.driver.answers import Instance
+from vmctl.gpus.driver.smi_labels import absent, whole_lines
 
 T = TypeVar("T")
 

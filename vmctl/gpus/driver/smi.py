@@ -14,9 +14,9 @@ from typing import TypeVar
 
 from vmctl.card import Mode, Scheduler
 from vmctl.errors import VmctlError
-from vmctl.gpus import smi_cards, smi_tables
-from vmctl.gpus.answers import Active, GPUFigures, Instance, Profile, TypeFacts, Untold, VGPUFigures
-from vmctl.gpus.smi_labels import Section, gpus, parse
+from vmctl.gpus.driver import smi_cards, smi_tables
+from vmctl.gpus.driver.answers import Active, GPUFigures, Instance, Profile, TypeFacts, Untold, VGPUFigures
+from vmctl.gpus.driver.smi_labels import Section, gpus, parse
 from vmctl.host import Answer, Host, TooSlow
 
 T = TypeVar("T")

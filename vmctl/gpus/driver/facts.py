@@ -14,14 +14,12 @@ from vmctl import state
 from vmctl.card import Framework, Scheduler, Unknown
 from vmctl.errors import VmctlError
 from vmctl.gpus import cards
-from vmctl.gpus.answers import Active, DriverFacts, Instance, Profile, Source, TypeFacts, Untold
 from vmctl.gpus.cards import Card
-from vmctl.gpus.kernel_log import KernelLog
-from vmctl.gpus.nvml import NVML
-from vmctl.gpus.smi import Budget, NvidiaSMI
+from vmctl.gpus.driver.answers import DriverFacts, Source, TypeFacts, Untold
+from vmctl.gpus.driver.kernel_log import KernelLog
+from vmctl.gpus.driver.nvml import NVML
+from vmctl.gpus.driver.smi import Budget, NvidiaSMI
 from vmctl.host import Host
-
-__all__ = ["Active", "Asked", "DriverFacts", "Instance", "Profile", "TypeFacts", "asked", "read"]
 
 T = TypeVar("T")
 

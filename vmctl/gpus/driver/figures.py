@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from vmctl.card import Unknown
 from vmctl.gpus import cards
-from vmctl.gpus.answers import GPUFigures, Untold, VGPUFigures
 from vmctl.gpus.cards import Card
-from vmctl.gpus.facts import DRIVER, Asked, asked
+from vmctl.gpus.driver.answers import GPUFigures, Untold, VGPUFigures
+from vmctl.gpus.driver.facts import DRIVER, Asked, asked
 from vmctl.host import Host
 
 

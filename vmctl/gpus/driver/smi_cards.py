@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from vmctl.card import Mode, Policy, Scheduler
-from vmctl.gpus.answers import Active, GPUFigures, Load, TypeFacts, Untold, VGPUFigures
-from vmctl.gpus.smi_labels import Section, absent, amount, bare, number, numbers
+from vmctl.gpus.driver.answers import Active, GPUFigures, Load, TypeFacts, Untold, VGPUFigures
+from vmctl.gpus.driver.smi_labels import Section, absent, amount, bare, number, numbers
 
 HOST_VGPU = "Host VGPU"
 MIXED_SINCE = 550

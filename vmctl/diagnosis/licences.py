@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vmctl.failures import Failure
+from vmctl.diagnosis.failures import Failure
 
 LICENCE_FAILURES = (
     Failure(

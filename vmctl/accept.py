@@ -12,9 +12,8 @@ from dataclasses import dataclass, field, replace
 from uuid import NAMESPACE_OID, uuid5
 
 from vmctl import __version__, gpus, guest_trial, observe, state
+from vmctl.answers.cards import gpu_json
 from vmctl.card import GPU, Cell, ProvidedVGPU, Slot, Unknown, VGPUType
-from vmctl.card_plan import users
-from vmctl.cards_report import gpu_json
 from vmctl.documents import SCHEMA, Json
 from vmctl.errors import Code, VmctlError, bad_input
 from vmctl.guest_trial import GuestTrial
@@ -22,6 +21,7 @@ from vmctl.hypervisor import Hypervisor, connect
 from vmctl.ledger import Ledger
 from vmctl.model import WantedVGPU
 from vmctl.observation import Whose
+from vmctl.plan.cards import users
 from vmctl.redact import Redactor
 from vmctl.site import Site
 

@@ -8,18 +8,19 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from vmctl import gpus, launch, observe, reconcile, state, stop, storage
+from vmctl import gpus, observe, state
 from vmctl import mark as marks
+from vmctl.answers.report import Outcome, planned, report_json
 from vmctl.card import CardChange, Knob, ProvidedVGPU
 from vmctl.documents import Json
 from vmctl.errors import Code, VmctlError
 from vmctl.hypervisor import Hypervisor, connect
 from vmctl.ledger import Ledger
+from vmctl.machine import launch, stop, storage
 from vmctl.model import DesiredState
 from vmctl.observation import Observation
-from vmctl.report import Outcome, planned, report_json
-from vmctl.site import Site
-from vmctl.steps import (
+from vmctl.plan import reconcile
+from vmctl.plan.steps import (
     AskStop,
     ChangeCard,
     Clear,
@@ -35,6 +36,7 @@ from vmctl.steps import (
     Step,
     WaitForDrain,
 )
+from vmctl.site import Site
 
 BUDGET_SECONDS = 20.0
 """After so long no further step is begun: what is left is the next apply's, and the caller gets its answer."""

@@ -14,16 +14,19 @@ import typer.exceptions
 
 from vmctl import accept as accepting
 from vmctl import apply as applying
-from vmctl import cards_report, catalogue, checks, desired, gpus, observe, options, report, simulate, state, tables
+from vmctl import checks, gpus, observe, options, simulate, state
 from vmctl import console as screens
 from vmctl import expire as expiring
 from vmctl import usage as using
+from vmctl.answers import cards as cards_report
+from vmctl.answers import catalogue, report, tables
 from vmctl.copied import copied
 from vmctl.documents import Json
 from vmctl.errors import Exit, VmctlError, bad_input
 from vmctl.host import Host
 from vmctl.hypervisor import connect
 from vmctl.options import AsJson, Document
+from vmctl.plan import desired
 from vmctl.site import LICENCE_TOKEN, Site
 
 app = typer.Typer(no_args_is_help=False, add_completion=False, help="Makes it so, on one host.")

@@ -2,15 +2,16 @@
 
 from datetime import datetime, timedelta
 
-from vmctl import observe, state, stop
+from vmctl import observe, state
+from vmctl.answers.report import Outcome, report_json
 from vmctl.documents import Json
 from vmctl.errors import Code, VmctlError
 from vmctl.hypervisor import Hypervisor, connect
+from vmctl.machine import stop
 from vmctl.observation import ObservedMachine
-from vmctl.report import Outcome, report_json
+from vmctl.plan.steps import AskStop, ForceStop
 from vmctl.site import Site
 from vmctl.state import Memory
-from vmctl.steps import AskStop, ForceStop
 
 REASON = "its period is over and the portal is silent"
 

@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 
-from vmctl import gpus, kvm, launch, state, storage
+from vmctl import gpus, kvm, state
 from vmctl.card import ProvidedVGPU
 from vmctl.documents import Json
 from vmctl.errors import VmctlError
 from vmctl.host import Host
 from vmctl.hypervisor import Hypervisor
+from vmctl.machine import launch, storage
 from vmctl.model import DesiredMachine, DesiredState, Order, Seed, WantedVGPU
 from vmctl.site import Site
 

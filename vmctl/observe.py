@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from xml.etree.ElementTree import ParseError
 
-from vmctl import domain, gpus, kvm, storage
+from vmctl import gpus, kvm
 from vmctl import mark as marks
 from vmctl.card import GPU, Unknown
 from vmctl.errors import VmctlError
@@ -13,6 +13,7 @@ from vmctl.holding import held
 from vmctl.host import Host
 from vmctl.hypervisor import Domain, Hypervisor, Node, connect
 from vmctl.ledger import Ledger
+from vmctl.machine import domain, storage
 from vmctl.observation import (
     Capacity,
     Claimant,

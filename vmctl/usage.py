@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from vmctl import domain
 from vmctl import mark as marks
 from vmctl.card import Unknown
 from vmctl.documents import SCHEMA, Json
@@ -21,6 +20,7 @@ from vmctl.gpus.driver.figures import CardFigures
 from vmctl.host import Host
 from vmctl.hypervisor import Hypervisor, connect
 from vmctl.ledger import Ledger
+from vmctl.machine import domain
 from vmctl.node import Domain
 from vmctl.observation import MachineState, MarkedVGPU
 from vmctl.site import Site

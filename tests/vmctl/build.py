@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import NAMESPACE_OID, uuid5
 
-from vmctl import desired
 from vmctl.card import GPU, Framework, Mode, Policy, ProvidedVGPU, Regime, Scheduler, VFs
 from vmctl.model import Accelerator, DesiredMachine, DesiredState
 from vmctl.observation import Capacity, MachineState, Mark, MarkedVGPU, Observation, ObservedMachine
+from vmctl.plan import desired
 
 NOW = datetime(2026, 12, 1, 10, 0, tzinfo=UTC)
 PORTAL = "11111111-1111-4111-8111-111111111111"

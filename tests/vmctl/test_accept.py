@@ -20,11 +20,12 @@ from tests.vmctl.snapshot import differences, taken
 from tests.vmctl.test_schemas import check
 from vmctl import accept as accepting
 from vmctl import apply as applying
-from vmctl import desired, gpus, guest_trial
+from vmctl import gpus, guest_trial
 from vmctl.card import VGPUType
 from vmctl.errors import Code, VmctlError
 from vmctl.guest_trial import GuestTrial
 from vmctl.model import WantedVGPU
+from vmctl.plan import desired
 from vmctl.site import Site
 from vmctl.state import locked
 

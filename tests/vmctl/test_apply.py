@@ -14,8 +14,9 @@ from tests.vmctl import folder
 from tests.vmctl.build import NOW, Json, document, machine, name_uuid, place, settings, vgpu
 from tests.vmctl.folder import FolderHypervisor, simulated_site
 from vmctl import apply as applying
-from vmctl import desired, observe
+from vmctl import observe
 from vmctl.ledger import Ledger
+from vmctl.plan import desired
 from vmctl.simulate import faults, reboot
 from vmctl.site import Site
 

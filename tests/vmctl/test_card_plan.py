@@ -25,7 +25,7 @@ from vmctl.card import (
     Scheduler,
     VFs,
 )
-from vmctl.card_plan import changes
+from vmctl.plan.cards import changes
 
 SECOND = "0000:af:00.0"
 FIXED = Scheduler(Policy.FIXED_SHARE, 3000)

@@ -35,8 +35,8 @@ from vmctl.card import (
 )
 from vmctl.errors import Code
 from vmctl.observation import ForeignDomain, MachineState, Observation
-from vmctl.reconcile import plan
-from vmctl.steps import ChangeCard, Provide, Refuse, Release, Start, WaitForDrain
+from vmctl.plan.reconcile import plan
+from vmctl.plan.steps import ChangeCard, Provide, Refuse, Release, Start, WaitForDrain
 
 SECOND = "0000:af:00.0"
 

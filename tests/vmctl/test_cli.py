@@ -11,7 +11,9 @@ import pytest
 
 from tests.vmctl.build import NOW, Json, document, observed, running
 from tests.vmctl.test_schemas import full_card
-from vmctl import cards_report, cli, gpus, report, tables
+from vmctl import cli, gpus
+from vmctl.answers import cards as cards_report
+from vmctl.answers import report, tables
 from vmctl.card import Unknown
 
 

@@ -16,7 +16,8 @@ from typing import Any
 import jsonschema
 import pytest
 
-from vmctl import catalogue, gpus
+from vmctl import gpus
+from vmctl.answers import catalogue
 from vmctl.card import GPU
 from vmctl.checks import look
 from vmctl.commands import Answer, Missing, TooSlow

@@ -21,7 +21,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.vmctl.test_copied import LINES
-from vmctl import cards_report, catalogue, checks, gpus, observe
+from vmctl import checks, gpus, observe
+from vmctl.answers import cards as cards_report
+from vmctl.answers import catalogue
 from vmctl.card import GPU
 from vmctl.checks.look import COMMANDS, SMI, Libvirt, Look
 from vmctl.copied import COMMANDS as FOLDER

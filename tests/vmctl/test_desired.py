@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.vmctl.build import Json, document, machine, place, settings, vgpu
-from vmctl import desired
 from vmctl.card import CardSettings, Policy, Regime, Scheduler
 from vmctl.errors import VmctlError
 from vmctl.model import Firmware, Order, Place
+from vmctl.plan import desired
 
 
 def refusal(value: object) -> VmctlError:

@@ -13,10 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.vmctl.build import NOW, machine, marked, name_uuid, running, state, vgpu
-from vmctl import domain, mark, reconcile
-from vmctl.board import Pinning
+from vmctl import mark
+from vmctl.machine import domain
+from vmctl.machine.board import Pinning
 from vmctl.model import Attachment, Firmware, MediatedDevice, PCIFunction, StandInVideo
 from vmctl.observation import Mark, Screen
+from vmctl.plan import reconcile
 
 WIRING = domain.Wiring("tessera", "52:54:00:01:02:03", "10.0.0.7", "10.0.0.1", "10.0.0.0", "255.255.255.0")
 ATTACHMENTS: dict[str, tuple[Attachment, ...]] = {

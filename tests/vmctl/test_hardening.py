@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 
 from tests.vmctl.build import document, machine, vgpu
 from tests.vmctl.test_domain import WIRING, blueprint
-from vmctl import desired, domain, reconcile, seed, storage
 from vmctl.errors import Code, VmctlError
+from vmctl.machine import domain, seed, storage
 from vmctl.model import DesiredState
+from vmctl.plan import desired, reconcile
 
 HOSTILE = [
     "", "..", "../../etc/passwd", "/etc/shadow", "-oProxyCommand=x", "a;touch /tmp/x", "$(id)", "`id`", "a\nb", "a\tb",

@@ -20,8 +20,9 @@ from tests.vmctl.build import NOW, Json, document, machine, name_uuid, settings,
 from tests.vmctl.folder import FolderHypervisor, simulated_site
 from tests.vmctl.snapshot import differences, taken
 from vmctl import apply as applying
-from vmctl import desired, ledger
+from vmctl import ledger
 from vmctl.host import Host
+from vmctl.plan import desired
 from vmctl.site import Site
 
 # What comes with the first use and stays: a kernel module's folder, and one of the simulator's own.

@@ -10,11 +10,11 @@ import pytest
 
 from tests.vmctl.build import GPU_ADDRESS, card, machine, name_uuid, share, vgpu, wish
 from tests.vmctl.test_domain import blueprint
-from vmctl import domain, launch, picture
-from vmctl.board import Pinning
 from vmctl.card import GPU, Framework, ProvidedVGPU
 from vmctl.errors import VmctlError
 from vmctl.host import Host
+from vmctl.machine import domain, launch, picture
+from vmctl.machine.board import Pinning
 from vmctl.model import Attachment, MediatedDevice, PCIFunction, StandInVideo
 from vmctl.site import Site
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.vmctl.build import name_uuid
-from vmctl import network
 from vmctl.errors import VmctlError
+from vmctl.machine import network
 
 XML = "<network><name>tessera</name><ip family='ipv6' address='fd00::1' prefix='64'/>{ip}</network>"
 WIDE = network.read_network(XML.format(ip="<ip address='10.7.0.1' netmask='255.255.255.0'/>"))

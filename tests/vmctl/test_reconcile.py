@@ -14,8 +14,21 @@ from vmctl.card import ProvidedVGPU
 from vmctl.errors import Code
 from vmctl.model import DesiredState
 from vmctl.observation import Disk, ForeignDomain, MachineState, Observation, ObservedMachine
-from vmctl.reconcile import mark, plan
-from vmctl.steps import AskStop, Clear, ForceStop, MakeDisk, Plan, Provide, Purge, Refuse, Release, Remark, Start, Step
+from vmctl.plan.reconcile import mark, plan
+from vmctl.plan.steps import (
+    AskStop,
+    Clear,
+    ForceStop,
+    MakeDisk,
+    Plan,
+    Provide,
+    Purge,
+    Refuse,
+    Release,
+    Remark,
+    Start,
+    Step,
+)
 
 KINDS_OF_ENDS = (AskStop, ForceStop, Release, Clear, Purge)
 KINDS_OF_STARTS = (Provide, MakeDisk, Start, Refuse)

@@ -25,7 +25,10 @@ from tests.vmctl.build import (
     state,
     vgpu,
 )
-from vmctl import cards_report, desired, gpus, report, simulate
+from vmctl import gpus, simulate
+from vmctl.answers import cards as cards_report
+from vmctl.answers import report
+from vmctl.answers.report import Outcome
 from vmctl.card import (
     GPU,
     Framework,
@@ -41,8 +44,8 @@ from vmctl.card import (
 from vmctl.errors import Code, VmctlError
 from vmctl.model import NumaNode
 from vmctl.observation import Capacity, Disk, ForeignDomain, MachineState, Whose
-from vmctl.reconcile import plan
-from vmctl.report import Outcome
+from vmctl.plan import desired
+from vmctl.plan.reconcile import plan
 from vmctl.state import Memory
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"

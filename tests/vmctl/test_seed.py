@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.vmctl.build import machine, wish
-from vmctl import licence, seed
-from vmctl.domain import Wiring
 from vmctl.errors import VmctlError
 from vmctl.host import Answer, Host
+from vmctl.machine import licence, seed
+from vmctl.machine.domain import Wiring
 from vmctl.model import DesiredMachine
 
 WIRING = Wiring("tessera", "52:54:00:01:02:03", "10.0.0.7", "10.0.0.1", "10.0.0.0", "255.255.255.0")

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.vmctl.build import name_uuid, wish
-from vmctl import storage
 from vmctl.errors import Code, VmctlError
 from vmctl.host import Host
+from vmctl.machine import storage
 
 MACHINE = name_uuid("machine a")
 

@@ -17,7 +17,8 @@ from tests.vmctl.fixtures.captured import fixture
 from tests.vmctl.gpus.driver import Driver, q
 from tests.vmctl.gpus.trees import function, plant
 from tests.vmctl.test_schemas import check
-from vmctl import mark, tables, usage
+from vmctl import mark, usage
+from vmctl.answers import tables
 from vmctl.errors import Code, VmctlError
 from vmctl.host import Answer, Host
 from vmctl.hypervisor import Hypervisor

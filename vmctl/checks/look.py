@@ -13,7 +13,7 @@ from functools import partial
 from typing import cast
 from xml.etree.ElementTree import ParseError
 
-from vmctl import domain, gpus, kvm
+from vmctl import gpus, kvm
 from vmctl.card import GPU, Unknown
 from vmctl.checks.together import together
 from vmctl.errors import Code, VmctlError
@@ -22,6 +22,7 @@ from vmctl.gpus.driver import facts
 from vmctl.gpus.driver.answers import DriverFacts
 from vmctl.host import Answer, Host
 from vmctl.hypervisor import connect
+from vmctl.machine import domain
 from vmctl.model import Accelerator
 from vmctl.site import Site
 

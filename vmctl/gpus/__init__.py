@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from vmctl.card import HOLDERS, ProvidedVGPU, Regime
 from vmctl.errors import Code, VmctlError
-from vmctl.gpus import cards, drain, landing, mig, mixed, places, whole
+from vmctl.gpus import cards, drain
 from vmctl.gpus.address import normalise
 from vmctl.gpus.cards import Card, doubtful
 from vmctl.gpus.changes import change
 from vmctl.gpus.inventory import inventory
+from vmctl.gpus.layers import landing, mig, mixed, places
 from vmctl.gpus.shares import Order, Survey
-from vmctl.gpus.ways import shares_on, way_for, way_of
+from vmctl.gpus.ways import whole
+from vmctl.gpus.ways.choice import shares_on, way_for, way_of
 from vmctl.host import Host
 from vmctl.ledger import Ledger
 from vmctl.model import Device, WantedVGPU

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from vmctl.errors import Code, VmctlError
-from vmctl.gpus import groups, processes
+from vmctl.gpus import processes
 from vmctl.gpus.cards import Card
 from vmctl.gpus.shares import Survey
-from vmctl.gpus.ways import shares_on
+from vmctl.gpus.ways import groups
+from vmctl.gpus.ways.choice import shares_on
 
 
 def refuse_held(survey: Survey, card: Card, *, but: str | None = None, group: bool = False) -> None:

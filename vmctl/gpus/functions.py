@@ -12,8 +12,9 @@ from pathlib import Path
 
 from vmctl import state
 from vmctl.errors import Code, VmctlError
-from vmctl.gpus import cards, mdev_bus, processes, vendor_vfio
+from vmctl.gpus import cards, mdev_bus, processes
 from vmctl.gpus.cards import NVIDIA, Card
+from vmctl.gpus.ways import vendor_vfio
 from vmctl.host import Host
 
 SRIOV_MANAGE = "/usr/lib/nvidia/sriov-manage"

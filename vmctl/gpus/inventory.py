@@ -7,11 +7,12 @@ from dataclasses import replace
 
 from vmctl.card import GPU, HOLDERS, Framework, ProvidedVGPU, Regime, Unknown, VFs, VGPUType
 from vmctl.errors import VmctlError
-from vmctl.gpus import groups, places, rulers
 from vmctl.gpus.cards import NVIDIA, Card
 from vmctl.gpus.driver.answers import DriverFacts
+from vmctl.gpus.layers import places, rulers
 from vmctl.gpus.shares import Offers, Survey
-from vmctl.gpus.ways import WAYS, shares_on
+from vmctl.gpus.ways import groups
+from vmctl.gpus.ways.choice import WAYS, shares_on
 from vmctl.host import Host
 
 REBIND_SECONDS = 10

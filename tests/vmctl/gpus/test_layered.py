@@ -12,7 +12,7 @@ from vmctl import gpus
 from vmctl.card import GPU, Framework, ProvidedVGPU, Regime
 from vmctl.errors import Code, VmctlError
 from vmctl.gpus.driver.answers import Active, DriverFacts
-from vmctl.gpus.places import running, seen
+from vmctl.gpus.layers.places import running, seen
 from vmctl.gpus.shares import Survey
 from vmctl.ledger import Ledger, Made
 from vmctl.model import Place, WantedVGPU

@@ -13,7 +13,7 @@ from tests.vmctl.gpus.test_layered_sequences import UUIDS, switch
 from vmctl import gpus
 from vmctl.card import Cell, Regime
 from vmctl.errors import Code, VmctlError
-from vmctl.gpus import mixed, places
+from vmctl.gpus.layers import mixed, places
 from vmctl.host import Answer
 from vmctl.ledger import Ledger
 from vmctl.model import WantedVGPU

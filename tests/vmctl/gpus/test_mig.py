@@ -13,10 +13,11 @@ from tests.vmctl.gpus import told as given_by
 from tests.vmctl.gpus.trees import function, plant
 from vmctl.card import Mode, Regime
 from vmctl.errors import Code, VmctlError
-from vmctl.gpus import cards, mig
+from vmctl.gpus import cards
 from vmctl.gpus.cards import Card
 from vmctl.gpus.driver.answers import Active, DriverFacts, Instance
-from vmctl.gpus.places import is_left_over, seen
+from vmctl.gpus.layers import mig
+from vmctl.gpus.layers.places import is_left_over, seen
 from vmctl.gpus.shares import Order, Survey
 from vmctl.host import Answer, Host, run_command
 from vmctl.ledger import Ledger, Made

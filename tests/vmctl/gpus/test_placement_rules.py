@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from tests.vmctl.gpus import told as given_by
 from tests.vmctl.gpus.test_rulers import share
 from vmctl.card import Cell, ProvidedVGPU, Regime, VGPUType
-from vmctl.gpus import rulers
 from vmctl.gpus.driver.answers import DriverFacts, Instance, Profile
-from vmctl.gpus.mig_cells import profile_of
+from vmctl.gpus.layers import rulers
+from vmctl.gpus.layers.mig_cells import profile_of
 
 
 def meet(one: Cell | None, other: Cell | None) -> bool:

@@ -9,8 +9,8 @@ import pytest
 
 from tests.vmctl.gpus import told as given_by
 from vmctl.card import Framework, Mode, ProvidedVGPU, Regime, VGPUType
-from vmctl.gpus import rulers
 from vmctl.gpus.driver.answers import DriverFacts, Instance, TypeFacts
+from vmctl.gpus.layers import rulers
 from vmctl.gpus.shares import Offer
 
 GPU = "0000:41:00.0"

@@ -12,7 +12,7 @@ from tests.vmctl.gpus.trees import function, plant
 from vmctl import gpus
 from vmctl.card import Framework
 from vmctl.errors import Code, VmctlError
-from vmctl.gpus import vendor_vfio
+from vmctl.gpus.ways import vendor_vfio
 from vmctl.host import Host
 from vmctl.ledger import Ledger
 from vmctl.model import PCIFunction, Place

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.vmctl.real.place import Json, Place, until
-from vmctl.storage import TPM_STATES
+from vmctl.machine.storage import TPM_STATES
 
 
 def programs_of(place: Place, name: str) -> list[str]:

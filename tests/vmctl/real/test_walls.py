@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.vmctl.real.place import Place, virsh
-from vmctl.domain import FILTER
+from vmctl.machine.domain import FILTER
 
 OUTSIDE, HOST_OUTSIDE = "198.51.100.2", "198.51.100.1"
 SECONDS = 1.0

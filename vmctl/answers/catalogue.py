@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 
+from vmctl.answers.cards import gaps_json
 from vmctl.card import GPU, Unknown, VGPUType
-from vmctl.cards_report import gaps_json
 from vmctl.documents import SCHEMA, Json
 
 SETTINGS = ("ecc", "scheduler", "uuid", "model", "numa_node")

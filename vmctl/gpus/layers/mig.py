@@ -14,11 +14,11 @@ from vmctl.card import Cell, Regime
 from vmctl.errors import Code, VmctlError
 from vmctl.gpus import mdev_bus
 from vmctl.gpus.cards import Card
-from vmctl.gpus.cells import overlap
 from vmctl.gpus.driver import smi_tables
 from vmctl.gpus.driver.answers import DriverFacts, Instance, Profile
 from vmctl.gpus.functions import LOCK_SECONDS
-from vmctl.gpus.mig_cells import cell, cells, profile_of
+from vmctl.gpus.layers.cells import overlap
+from vmctl.gpus.layers.mig_cells import cell, cells, profile_of
 from vmctl.gpus.shares import Order
 from vmctl.host import Answer, Host
 from vmctl.ledger import Ledger, Made

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from vmctl import board
 from vmctl import mark as marks
-from vmctl.board import Pinning
+from vmctl.machine import board
+from vmctl.machine.board import Pinning
 from vmctl.model import Attachment, DesiredMachine, MediatedDevice, PCIFunction, StandInVideo
 from vmctl.observation import Mark, Screen
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from ipaddress import IPv4Address, IPv4Network
 
-from vmctl.domain import FILTER, Wiring
 from vmctl.errors import Code, VmctlError
+from vmctl.machine.domain import FILTER, Wiring
 
 BEFORE_ACCEPT = -690
 """clean-traffic drops spoofed addresses at -710 and accepts all other IPv4 at -650: our rules stand between."""

@@ -10,10 +10,12 @@ from collections import Counter
 
 from vmctl.card import ProvidedVGPU, Regime, Unknown
 from vmctl.errors import VmctlError
-from vmctl.gpus import mdev, mdev_bus, mixed
+from vmctl.gpus import mdev_bus
 from vmctl.gpus.cards import Card, VirtualFunction
+from vmctl.gpus.layers import mixed
 from vmctl.gpus.shares import Offer, Offers, Order, Survey, first_that_takes, functions_for, provided
 from vmctl.gpus.types import OfferedType, offered, room
+from vmctl.gpus.ways import mdev
 from vmctl.host import Host
 from vmctl.model import MediatedDevice
 

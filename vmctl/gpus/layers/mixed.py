@@ -12,8 +12,8 @@ from pathlib import Path
 
 from vmctl.card import Cell, ProvidedVGPU, Regime, Unknown, VGPUType
 from vmctl.errors import Code, VmctlError
-from vmctl.gpus.cells import apart, least, overlap
 from vmctl.gpus.driver.answers import DriverFacts
+from vmctl.gpus.layers.cells import apart, least, overlap
 from vmctl.gpus.shares import Offer
 from vmctl.host import Host
 from vmctl.model import WantedVGPU

@@ -4,12 +4,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from vmctl import __version__
-from vmctl.cards_report import gaps_json, gpu_json, holder_json
+from vmctl.answers.cards import gaps_json, gpu_json, holder_json
 from vmctl.documents import SCHEMA, Json
 from vmctl.errors import VmctlError
 from vmctl.observation import Disk, Observation, ObservedMachine
+from vmctl.plan.steps import Refuse, Step
 from vmctl.state import Memory
-from vmctl.steps import Refuse, Step
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ import re
 from collections.abc import Sequence
 
 from vmctl.card import Cell, ProvidedVGPU, Regime, Unknown, VGPUType
-from vmctl.gpus.cells import apart, least, overlap
 from vmctl.gpus.driver.answers import DriverFacts, Instance, Profile
+from vmctl.gpus.layers.cells import apart, least, overlap
 from vmctl.gpus.shares import Offer
 from vmctl.gpus.types import believable
 

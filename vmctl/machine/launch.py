@@ -5,13 +5,15 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from vmctl import diagnosis, domain, gpus, licence, network, picture, reconcile, seed, state, storage
-from vmctl.board import Pinning
+from vmctl import diagnosis, gpus, state
 from vmctl.card import GPU, Framework, ProvidedVGPU
 from vmctl.errors import Code, VmctlError
 from vmctl.host import Host
 from vmctl.hypervisor import Domain, Hypervisor
+from vmctl.machine import domain, licence, network, picture, seed, storage
+from vmctl.machine.board import Pinning
 from vmctl.model import Attachment, DesiredMachine, DesiredState, Device, PCIFunction
+from vmctl.plan import reconcile
 from vmctl.site import Site
 
 ADDRESS_SECONDS = 60.0

@@ -10,10 +10,11 @@ from contextlib import suppress
 
 from vmctl.card import ProvidedVGPU
 from vmctl.errors import Code, VmctlError
-from vmctl.gpus import binding, processes
+from vmctl.gpus import processes
 from vmctl.gpus.cards import Card, VirtualFunction
 from vmctl.gpus.shares import Offer, Offers, Order, Survey, first_that_takes, functions_for, provided
 from vmctl.gpus.types import OfferedType
+from vmctl.gpus.ways import binding
 from vmctl.host import Host
 from vmctl.ledger import Made
 from vmctl.model import PCIFunction

@@ -7,9 +7,10 @@ from typing import Protocol
 
 from vmctl.card import Framework, ProvidedVGPU, Regime
 from vmctl.errors import Code, VmctlError
-from vmctl.gpus import mdev_pf, mdev_vf, places, sriov, vendor_vfio, whole
 from vmctl.gpus.cards import Card
+from vmctl.gpus.layers import places
 from vmctl.gpus.shares import Offers, Order, Survey
+from vmctl.gpus.ways import mdev_pf, mdev_vf, sriov, vendor_vfio, whole
 from vmctl.host import Host
 from vmctl.model import Device
 

@@ -13,8 +13,8 @@ from uuid import UUID, uuid5
 
 from vmctl.card import ProvidedVGPU
 from vmctl.errors import VmctlError
-from vmctl.gpus import mig
 from vmctl.gpus.cards import Card
+from vmctl.gpus.layers import mig
 from vmctl.gpus.shares import Order
 from vmctl.host import Host
 

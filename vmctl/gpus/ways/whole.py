@@ -11,9 +11,10 @@ from contextlib import suppress
 
 from vmctl.card import Framework, ProvidedVGPU, Regime
 from vmctl.errors import Code, VmctlError
-from vmctl.gpus import binding, cards, functions, groups, processes
+from vmctl.gpus import cards, functions, processes
 from vmctl.gpus.cards import Card
 from vmctl.gpus.shares import Offers, Order, Survey
+from vmctl.gpus.ways import binding, groups
 from vmctl.host import Host
 from vmctl.ledger import Made
 from vmctl.model import PCIFunction

@@ -7,9 +7,9 @@ from ipaddress import IPv4Network
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from vmctl.domain import Wiring
 from vmctl.errors import Code, VmctlError
 from vmctl.host import Host
+from vmctl.machine.domain import Wiring
 from vmctl.model import DesiredMachine
 
 LABEL = "CIDATA"

@@ -14,7 +14,7 @@ from vmctl.card import GPU, HOLDERS, CardChange, CardSettings, Framework, Knob, 
 from vmctl.errors import Code, VmctlError
 from vmctl.model import DesiredMachine, Place, WantedVGPU
 from vmctl.observation import Observation, Whose
-from vmctl.steps import ChangeCard, WaitForDrain
+from vmctl.plan.steps import ChangeCard, WaitForDrain
 
 SHARED = (Regime.EQUAL, Regime.MIXED, Regime.MIG)
 """Regimes whose shares lie on virtual functions, where the card makes them there."""

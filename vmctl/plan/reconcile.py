@@ -4,11 +4,24 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from vmctl.card_plan import Cards
 from vmctl.errors import Code, VmctlError
 from vmctl.model import DesiredMachine, DesiredState, Order
 from vmctl.observation import Mark, MarkedVGPU, Observation, ObservedMachine
-from vmctl.steps import AskStop, Clear, ForceStop, MakeDisk, Plan, Provide, Purge, Refuse, Release, Remark, Start, Step
+from vmctl.plan.cards import Cards
+from vmctl.plan.steps import (
+    AskStop,
+    Clear,
+    ForceStop,
+    MakeDisk,
+    Plan,
+    Provide,
+    Purge,
+    Refuse,
+    Release,
+    Remark,
+    Start,
+    Step,
+)
 
 FREE_STOPS = 3
 """So many machines may always be stopped ahead of their end; above it, so large a part of the running ones."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vmctl.card import ProvidedVGPU, Regime, Unknown, VGPUType
-from vmctl.gpus import equal, mig_cells, mixed
-from vmctl.gpus.cells import least
 from vmctl.gpus.driver.answers import DriverFacts
+from vmctl.gpus.layers import equal, mig_cells, mixed
+from vmctl.gpus.layers.cells import least
 from vmctl.gpus.shares import Offer
 
 

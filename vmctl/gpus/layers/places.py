@@ -10,10 +10,10 @@ from dataclasses import replace
 
 from vmctl.card import Framework, ProvidedVGPU, Regime
 from vmctl.errors import Code, VmctlError
-from vmctl.gpus import mig, mixed
 from vmctl.gpus.cards import Card
 from vmctl.gpus.driver.answers import Active, DriverFacts
-from vmctl.gpus.mig_cells import cell, profile_of
+from vmctl.gpus.layers import mig, mixed
+from vmctl.gpus.layers.mig_cells import cell, profile_of
 from vmctl.gpus.shares import Survey, provided
 from vmctl.gpus.types import OfferedType, memory_of, series_of
 from vmctl.host import Host

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 from vmctl.card import ProvidedVGPU, Regime, Unknown
 from vmctl.errors import Code, VmctlError
-from vmctl.gpus import mixed, processes
+from vmctl.gpus import processes
 from vmctl.gpus.cards import VENDOR_TYPES, Card, VirtualFunction
 from vmctl.gpus.driver.answers import DriverFacts
+from vmctl.gpus.layers import mixed
 from vmctl.gpus.shares import Offer, Offers, Order, Survey, first_that_takes, functions_for, provided
 from vmctl.gpus.types import OfferedType, believable, gaps, memory_of, plain, series_of
 from vmctl.host import Host

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from vmctl.card import ProvidedVGPU
-from vmctl.gpus import mdev
 from vmctl.gpus.cards import Card
 from vmctl.gpus.shares import Offer, Offers, Order, Survey, provided
 from vmctl.gpus.types import offered
+from vmctl.gpus.ways import mdev
 from vmctl.host import Host
 from vmctl.model import MediatedDevice
 

@@ -1,0 +1,1 @@
+"""What vmctl answers: the documents of docs/schemas/, and the same as tables for people."""

@@ -1,0 +1,1 @@
+"""From what is wanted and what is, to the steps between them. Pure."""

@@ -17,9 +17,11 @@ from tests.bench.result import Result, at_most, milliseconds
 from tests.vmctl.build import NOW, document, machine, vgpu
 from tests.vmctl.folder import FolderHypervisor, put_in, simulated_site
 from vmctl import apply as applying
-from vmctl import desired, observe, report
+from vmctl import observe
+from vmctl.answers import report
 from vmctl.host import Host
 from vmctl.model import DesiredState
+from vmctl.plan import desired
 from vmctl.simulate import layouts
 from vmctl.simulate.boards import A40
 from vmctl.site import Site

@@ -8,7 +8,7 @@ from portal.machines.models import VirtualMachine
 from tests import make
 from tests.portal.enforcement.conftest import Stage
 from tests.portal.enforcement.test_life import host_of
-from vmctl import desired as documents
+from vmctl.plan import desired as documents
 
 
 def test_the_host_is_told_how_its_cards_should_be_set_and_what_an_image_asks_for(stage: Stage) -> None:

@@ -14,11 +14,12 @@ from portal.enforcement import desired, reading
 from portal.inventory.models import GPU, Host, VGPUType
 from tests import make
 from tests.make import NOW, at
-from vmctl import cards_report, gpus
-from vmctl import desired as documents
+from vmctl import gpus
+from vmctl.answers import cards as cards_report
 from vmctl.card import CardChange, Framework, Knob, ProvidedVGPU
 from vmctl.model import DesiredState
 from vmctl.observation import Whose
+from vmctl.plan import desired as documents
 from vmctl.simulate import SimulatedHost, prepare
 from vmctl.simulate.layouts import LAYOUTS
 

@@ -28,7 +28,7 @@ from portal.inventory.models import (
 )
 from tests import make
 from tests.make import NOW, World, at
-from vmctl import desired as documents
+from vmctl.plan import desired as documents
 
 
 @given(

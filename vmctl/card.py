@@ -128,11 +128,11 @@ class VGPUType:
     memory_mib: int | None  # None where the driver tells neither name nor description: then it has no cells
     size_group: str  # types of one group may stand side by side on an equal-size GPU, or in one GPU instance
     regime: Regime
-    max: int
+    max: int | None  # None: not told, like free; a cell that cannot be told free is not among free_cells
     cells: tuple[Cell, ...]  # the legal ones
     free_cells: tuple[Cell, ...]  # those free now
     slots: tuple[Slot, ...] = ((0, 1),)
-    free: int = 0  # how many more of this type the GPU takes now
+    free: int | None = 0  # how many more of this type the GPU takes now
     gi_profile: str | None = None  # MIG: the profile of its GPU instance, "3g.40gb"
     media: bool = False  # MIG: a profile with media engines, of which a GPU has one
 
@@ -143,9 +143,9 @@ class ProvidedVGPU:
 
     uuid: str | None  # the placement's; None: nobody's that we know
     gpu: str  # address of the physical function
-    type: str  # "T4-4Q", or the driver's id where it has no name; the model where the whole GPU is given away
+    type: str  # "T4-4Q", or the driver's id where it has no name; the model of a whole GPU; a GPU instance's profile
     framework: Framework
-    parent: str  # address of the function the share is made on: the physical one, or a virtual one
+    parent: str  # address of the function it is made on, physical or virtual; of a GPU instance: "gpu-instance 3"
     size_group: str
     handle: int | None = None  # the number of its virtual function
     holder: str | None = None  # uuid of the machine (or foreign domain) whose XML names it
@@ -178,7 +178,7 @@ class GPU:
     iommu_members: tuple[str, ...] = ()
     vfs: VFs | None = None
     memory_mib: int | None = None
-    handles: int = 0  # how many vGPUs can exist at once
+    handles: int | None = 0  # how many vGPUs can exist at once
     regime: Regime | None = None  # the one it is in
     regimes: tuple[Regime, ...] = ()  # those it can be used in without an operator
     regime_change_seconds: int | None = None

@@ -23,7 +23,7 @@ from vmctl.answers import catalogue, report, tables
 from vmctl.copied import copied
 from vmctl.documents import Json
 from vmctl.errors import Exit, VmctlError, bad_input
-from vmctl.host import Host
+from vmctl.host import STATE_DIR, Host
 from vmctl.hypervisor import connect
 from vmctl.options import AsJson, Document
 from vmctl.plan import desired
@@ -36,7 +36,7 @@ app = typer.Typer(no_args_is_help=False, add_completion=False, help="Makes it so
 def place(
     context: typer.Context,
     libvirt_uri: options.LibvirtURI = "qemu:///system",
-    state_dir: options.StateDir = Path("/var/lib/tessera/state"),
+    state_dir: options.StateDir = STATE_DIR,
     storage_dir: options.StorageDir = Path("/var/lib/tessera/machines"),
     images_dir: options.ImagesDir = Path("/var/lib/tessera/images"),
     run_dir: options.RunDir = Path("/run/tessera"),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from signal import SIGKILL
 from typing import IO, Protocol
@@ -48,6 +50,34 @@ class Commands(Protocol):
     def __call__(self, command: Sequence[str], *, limit: float, given: str = "") -> Answer: ...
 
 
+_held: list[int] = []
+_kept: ContextVar[tuple[int, ...]] = ContextVar("kept", default=())
+
+
+@contextmanager
+def holding(lock: int) -> Iterator[None]:
+    """While this process holds a lock alone: its file descriptor is handed to whatever changes the machine."""
+    _held.append(lock)
+    try:
+        yield
+    finally:
+        _held.remove(lock)
+
+
+@contextmanager
+def changing() -> Iterator[None]:
+    """Commands in here change the machine, and keep the locks held now until they have ended.
+
+    They live on when their caller is killed; who comes next would find the machine half changed. A caller that goes on
+    gives its locks back by itself, so a command that is asleep in the kernel keeps nobody out then.
+    """
+    before = _kept.set(tuple(_held))
+    try:
+        yield
+    finally:
+        _kept.reset(before)
+
+
 def run_command(command: Sequence[str], *, limit: float, given: str = "") -> Answer:
     """Run a command for at most `limit` seconds, in the C locale, in a session of its own.
 
@@ -59,7 +89,13 @@ def run_command(command: Sequence[str], *, limit: float, given: str = "") -> Ans
         source.seek(0)
         try:
             child = subprocess.Popen(
-                command, stdin=source, stdout=out, stderr=err, start_new_session=True, env=_environment()
+                command,
+                stdin=source,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+                env=_environment(),
+                pass_fds=_kept.get(),
             )
         except FileNotFoundError as error:
             raise Missing(

@@ -12,13 +12,16 @@ import json
 import os
 import re
 import sys
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Self
 
 from vmctl import journal
-from vmctl.commands import WRITER, Answer, Commands, TooSlow, run_command
+from vmctl.commands import WRITER, Answer, Commands, TooSlow, changing, run_command
 from vmctl.errors import Code, VmctlError
 from vmctl.model import Attachment, MediatedDevice, NumaNode, PCIFunction
 
@@ -26,6 +29,12 @@ __all__ = ["TIME_ERROR", "Answer", "Commands", "Host", "NumaNode", "TooSlow", "k
 
 NVML = Path(__file__).parent / "gpus" / "driver" / "nvml_child.py"
 """The script that asks NVML, in a process of its own: the library may hang, or end its process."""
+
+STATE_DIR = Path("/var/lib/tessera/state")
+"""Where vmctl keeps what it must remember, unless it is told another place."""
+
+LEAST_SECONDS = 1.0
+"""What a command may take even when the deadline is over."""
 
 SAID = 400
 """So many characters of what a tool of the driver said go into the journal."""
@@ -50,16 +59,18 @@ class Host:
     """One hypervisor through its doors.
 
     `root` is where its file system begins; `state_dir` is where vmctl keeps what it must remember about it (the
-    journal of kernel writes among it). `write_limit` is the longest a kernel write may take, in seconds.
+    journal of kernel writes among it). `write_limit` is the longest a kernel write may take, in seconds; `deadline`
+    when all commands and writes should be over, by the monotonic clock.
     """
 
     name: str
     root: Path = Path("/")
-    state_dir: Path = Path("/var/lib/tessera")
+    state_dir: Path = STATE_DIR
     commands: Commands = run_command
     clock: Callable[[], datetime] = utc_now
     clock_state: Callable[[], int | None] = kernel_clock
     write_limit: float = 10.0
+    deadline: float | None = None
 
     @property
     def simulated(self) -> bool:
@@ -68,6 +79,14 @@ class Host:
 
     def now(self) -> datetime:
         return self.clock()
+
+    def by(self, deadline: float) -> Self:
+        """The same host for work that should be over at a time of the monotonic clock."""
+        return replace(self, deadline=deadline)
+
+    def left(self, seconds: float) -> float:
+        """So many seconds, or those until the deadline; a little is always left, to undo what was begun."""
+        return seconds if self.deadline is None else min(seconds, max(LEAST_SECONDS, self.deadline - time.monotonic()))
 
     def ensure_live(self) -> None:
         """Raises VmctlError where only a copy of the machine's files is at hand.
@@ -155,7 +174,8 @@ class Host:
     def _store(self, path: Path, value: str) -> None:
         command = [sys.executable, "-I", "-S", "-c", WRITER, str(path), value]
         try:
-            status = self.commands(command, limit=self.write_limit).status
+            with changing():
+                status = self.commands(command, limit=self.left(self.write_limit)).status
         except TooSlow as error:
             raise VmctlError(
                 Code.BUSY,
@@ -176,7 +196,7 @@ class Host:
 
     def run(self, command: Sequence[str], *, limit: float = 10.0, given: str = "") -> Answer:
         """Run a command here for at most `limit` seconds. Raises VmctlError when it is missing or too slow."""
-        return self.commands(command, limit=limit, given=given)
+        return self.commands(command, limit=self.left(limit), given=given)
 
     def driver_tool(
         self, command: Sequence[str], *, limit: float, reading: Path | None = None, changes: bool
@@ -192,7 +212,8 @@ class Host:
             self._journal({"run": words})
         told: dict[str, object] = {"ran": words}
         try:
-            answer = self.run(words, limit=limit)
+            with changing() if changes else nullcontext():
+                answer = self.run(words, limit=self.left(limit))
             told["outcome"] = answer.status
             if changes or answer.status:
                 told |= {"said": answer.output[:SAID], "errors": answer.errors[:SAID]}

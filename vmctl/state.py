@@ -9,11 +9,12 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 
+from vmctl import commands
 from vmctl.documents import parse_time
 from vmctl.errors import Code, VmctlError
 from vmctl.model import DesiredState
@@ -85,7 +86,10 @@ def after_call(desired: DesiredState, now: datetime) -> Memory:
 
 
 def damaged(path: Path, error: Exception) -> VmctlError:
-    """The complaint about a file of ours that makes no sense."""
+    """The complaint about a file of ours that makes no sense, or that this user may not read."""
+    if isinstance(error, PermissionError):
+        what = f"vmctl's own file {path} may not be read by this user."
+        return VmctlError(Code.COULD_NOT_TELL, what, "Run vmctl as root.")
     return VmctlError(
         Code.COULD_NOT_TELL,
         f"vmctl's own file {path} cannot be read: {error}.",
@@ -97,8 +101,9 @@ def damaged(path: Path, error: Exception) -> VmctlError:
 def locked(path: Path, seconds: float = LOCK_SECONDS, shared: bool = False) -> Iterator[None]:
     """Be the only one, or (`shared`) one of several who all only look.
 
-    The kernel gives the lock back when its holder ends, however it ends. Raises VmctlError (`busy`) after `seconds`;
-    OSError where this user may not open the file: to look it must only be readable.
+    The kernel gives the lock back when its holder ends, however it ends, and with it what it began to change
+    (commands.changing). Raises VmctlError (`busy`) after `seconds`; OSError where this user may not open the file: to
+    look it must only be readable.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     access, kind = (os.O_RDONLY, fcntl.LOCK_SH) if shared else (os.O_RDWR, fcntl.LOCK_EX)
@@ -112,12 +117,16 @@ def locked(path: Path, seconds: float = LOCK_SECONDS, shared: bool = False) -> I
                 if time.monotonic() > deadline:
                     raise VmctlError(
                         Code.BUSY,
-                        "Another vmctl is at work on this host.",
+                        "Another vmctl, or a tool that it started, is at work on this host.",
                         "Try again in a few seconds.",
                         retry=True,
                     ) from error
                 time.sleep(0.05)
-        yield
+        try:
+            with nullcontext() if shared else commands.holding(file.fileno()):
+                yield
+        finally:
+            fcntl.flock(file, fcntl.LOCK_UN)  # also for a child that has it and does not come back
 
 
 def write_atomically(path: Path, text: str, mode: int = 0o600) -> None:

@@ -14,7 +14,7 @@ from vmctl.answers.report import Outcome, planned, report_json
 from vmctl.card import CardChange, Knob, ProvidedVGPU
 from vmctl.documents import Json
 from vmctl.errors import Code, VmctlError
-from vmctl.hypervisor import Hypervisor, connect
+from vmctl.hypervisor import CONNECT_SECONDS, LATE_SECONDS, Hypervisor, connect
 from vmctl.ledger import Ledger
 from vmctl.machine import launch, stop, storage
 from vmctl.model import DesiredState
@@ -35,11 +35,18 @@ from vmctl.plan.steps import (
     Start,
     Step,
     WaitForDrain,
+    usual_seconds,
 )
 from vmctl.site import Site
 
-BUDGET_SECONDS = 20.0
-"""After so long no further step is begun: what is left is the next apply's, and the caller gets its answer."""
+BUDGET_SECONDS = 30.0
+"""For all steps together. One that would not be over by then is left to the next apply, and the caller is answered."""
+SPARE_SECONDS = 5.0
+"""For what a step undoes when its time is over, and for the process itself."""
+LONGEST_SECONDS = (
+    state.LOCK_SECONDS + CONNECT_SECONDS + LATE_SECONDS + 2 * observe.LOOK_SECONDS + BUDGET_SECONDS + SPARE_SECONDS
+)
+"""After so long an apply has answered; whoever calls it waits so long before he takes it for hung."""
 
 
 def plan(site: Site, desired: DesiredState, now: datetime) -> Json:
@@ -59,18 +66,23 @@ def apply(site: Site, desired: DesiredState, now: datetime, budget: float = BUDG
         state.check_call(memory, desired, site.host.name)
         memory = state.after_call(desired, now)
         state.remember(site.host.state_dir, memory)
-        deadline = time.monotonic() + budget
         with connect(site.libvirt_uri) as hypervisor:
             observed = _look(site, hypervisor, desired, now)
             found = reconcile.plan(desired, observed, now)
-            worker = Worker(site, hypervisor, desired, observed, now, deadline)
-            outcomes = [worker.carry_out(step) for step in found.steps]
-            outcomes += worker.keep_filter()
+            deadline = time.monotonic() + budget
+            worker = Worker(_by(site, deadline), hypervisor, desired, observed, now, deadline)
+            with hypervisor.hurried(worker.site.host.left):
+                outcomes = [worker.carry_out(step) for step in found.steps]
+                outcomes += worker.keep_filter()
             for machine in observed.machines:
                 storage.trim_serial(site.storage, machine.machine)
             after = _look(site, hypervisor, desired, now)
             worker.forget_vanished(after)
     return report_json(after, memory, outcomes, found.needs_confirmation)
+
+
+def _by(site: Site, deadline: float) -> Site:
+    return replace(site, host=site.host.by(deadline))
 
 
 def _look(site: Site, hypervisor: Hypervisor, desired: DesiredState, now: datetime) -> Observation:
@@ -98,8 +110,8 @@ class Worker:
         """Do one step. Only a lost libvirt ends the whole run; every other error belongs to its machine."""
         if step.machine in self.troubled:
             return Outcome(step, error=_later("an earlier step for this machine did not work"))
-        if time.monotonic() > self.deadline:
-            return self._failed(step, _later("this run has taken long enough"))
+        if time.monotonic() + usual_seconds(step) > self.deadline:
+            return self._failed(step, _later("it does not fit into what is left of this run"))
         if isinstance(step, WaitForDrain):
             return Outcome(step)
         card = _card_of(step)

@@ -21,9 +21,9 @@ WAIT_SECONDS = 10.0
 
 
 @contextmanager
-def alone() -> Iterator[None]:
-    """Hold the lock, if it can be had in time: it only spares failures, so nobody waits for it for ever."""
+def alone(seconds: float) -> Iterator[None]:
+    """Hold the lock, if it can be had in so many seconds: it only spares failures, so nobody waits for it for ever."""
     with ExitStack() as stack:
         with suppress(VmctlError, OSError):
-            stack.enter_context(locked(LOCK, WAIT_SECONDS))
+            stack.enter_context(locked(LOCK, seconds))
         yield

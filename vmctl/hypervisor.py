@@ -61,6 +61,7 @@ LOST = (libvirt.VIR_ERR_NO_CONNECT, libvirt.VIR_ERR_INVALID_CONN, libvirt.VIR_ER
 
 MOST_TIMEOUTS = 3
 """So many looks may be late before the whole daemon is taken for hung."""
+LATE_SECONDS = MOST_TIMEOUTS * CALL_SECONDS  # what they cost together
 
 
 @dataclass
@@ -98,6 +99,14 @@ class Hypervisor:
     def __init__(self, connection: Any) -> None:
         self._connection = connection
         self._timeouts = 0
+        self._left: Callable[[float], float] = float
+
+    @contextmanager
+    def hurried(self, left: Callable[[float], float]) -> Iterator[None]:
+        """Changes in here take at most what is left of their seconds."""
+        self._left = left
+        yield
+        self._left = float
 
     # -- looking
 
@@ -220,7 +229,7 @@ class Hypervisor:
 
     def force_stop(self, uuid: str) -> None:
         """Take the power away. One that is gone already is fine."""
-        with firewall.alone():
+        with firewall.alone(self._left(firewall.WAIT_SECONDS)):
             self._on(uuid, lambda domain: domain.destroy(), DESTROY_SECONDS)
 
     def set_mark(self, uuid: str, xml: str) -> None:
@@ -233,7 +242,7 @@ class Hypervisor:
     def _on(self, uuid: str, act: Callable[[Any], object], seconds: float) -> None:
         try:
             found = self._call(f"the domain {uuid}", lambda: self._connection.lookupByUUIDString(uuid))
-            self._call(f"the domain {found.name()}", lambda: act(found), seconds, looking=False)
+            self._call(f"the domain {found.name()}", lambda: act(found), self._left(seconds), looking=False)
         except LibvirtError as error:
             if not error.gone:
                 raise
@@ -242,11 +251,11 @@ class Hypervisor:
         """A change for which libvirt writes firewall rules, tried again when another program wrote some meanwhile."""
         for left in reversed(range(firewall.TRIES)):
             try:
-                with firewall.alone():
-                    self._call(what, call, START_SECONDS, looking=False)
+                with firewall.alone(self._left(firewall.WAIT_SECONDS)):
+                    self._call(what, call, self._left(START_SECONDS), looking=False)
                 return
             except LibvirtError as error:
-                if firewall.REFUSED not in error.what or not left:
+                if firewall.REFUSED not in error.what or not left or self._left(ASK_SECONDS) < ASK_SECONDS:
                     raise
                 time.sleep(firewall.PAUSE_SECONDS)
 

@@ -9,6 +9,7 @@ from vmctl import gpus, kvm
 from vmctl import mark as marks
 from vmctl.card import GPU, Unknown
 from vmctl.errors import VmctlError
+from vmctl.gpus.driver import facts
 from vmctl.holding import held
 from vmctl.host import Host
 from vmctl.hypervisor import Domain, Hypervisor, Node, connect
@@ -26,6 +27,9 @@ from vmctl.observation import (
     claimants,
 )
 from vmctl.site import Site
+
+LOOK_SECONDS = facts.LOCK_SECONDS + facts.TOTAL_SECONDS
+"""What one look takes at most when the GPU's driver hangs; late answers of libvirt come on top (LATE_SECONDS)."""
 
 
 def observe(site: Site, hypervisor: Hypervisor, portal: str | None, now: datetime) -> Observation:

@@ -65,7 +65,7 @@ def start(
     bring_up_filter(site.host, hypervisor)
     make_console_folder(site, hypervisor)
     folder = storage.folder(site.storage, wish.machine)
-    with state.locked(site.run_dir / "addresses.lock", ADDRESS_SECONDS):
+    with state.locked(site.run_dir / "addresses.lock", site.host.left(ADDRESS_SECONDS)):
         neighbours = hypervisor.domains()
         refuse_taken(devices, neighbours)
         wiring = _wire(site, hypervisor, wish, neighbours)

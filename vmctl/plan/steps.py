@@ -3,10 +3,15 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from vmctl.card import CardChange, Knob, ProvidedVGPU, Scheduler
+from vmctl.card import CardChange, Knob, ProvidedVGPU, Regime, Scheduler
 from vmctl.errors import VmctlError
 from vmctl.model import DesiredMachine, WantedVGPU
 from vmctl.observation import Mark, ObservedMachine
+
+REBIND_SECONDS = 15.0
+"""To take a card from its driver and give it back, with its virtual functions (dossier 1.2)."""
+START_SECONDS = 3.0
+"""libvirt's part of a start; the guest's is not waited for."""
 
 
 @dataclass(frozen=True)
@@ -230,6 +235,18 @@ Step = (
     | Refuse
     | KeepFilter
 )
+
+
+def usual_seconds(step: Step) -> float:
+    """What a step takes where nothing is wrong. Without virtual functions or MIG, none takes more than a moment."""
+    match step:
+        case ChangeCard(CardChange(knob=Knob.VFS | Knob.MIG)) | Provide(vgpu=WantedVGPU(regime=Regime.WHOLE)):
+            return REBIND_SECONDS
+        case Start():
+            return START_SECONDS
+        case Release(ProvidedVGPU(regime=Regime.WHOLE)):
+            return REBIND_SECONDS
+    return 0.0 if isinstance(step, WaitForDrain | Refuse) else 1.0
 
 
 @dataclass(frozen=True)

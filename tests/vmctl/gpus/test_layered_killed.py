@@ -31,11 +31,11 @@ class Killed(BaseException):
 class Dying(SimulatedHost):
     """A host on which vmctl is killed at its n-th moment; each change has one before and one after it."""
 
-    left: list[int] = field(default_factory=lambda: [10**9])
+    effects: list[int] = field(default_factory=lambda: [10**9])
 
     def _moment(self) -> None:
-        self.left[0] -= 1
-        if self.left[0] < 0:
+        self.effects[0] -= 1
+        if self.effects[0] < 0:
             raise Killed
 
     def _store(self, path: Path, value: str) -> None:
@@ -119,7 +119,7 @@ def cut_off(host: SimulatedHost, work: Callable[[SimulatedHost], object], undo: 
     """Kill `work` at each of its moments; the caller looks at what is left each time, then all is put back."""
     moment = 0
     while True:
-        dying = Dying(host.name, root=host.root, state_dir=host.state_dir, left=[moment])
+        dying = Dying(host.name, root=host.root, state_dir=host.state_dir, effects=[moment])
         try:
             work(dying)
         except Killed:

@@ -49,7 +49,7 @@ class Card:
     host: int
     model: str
     iommu: str
-    handles: int
+    handles: int  # 0 also where nobody could tell
     regimes: frozenset[str]
     offers: tuple[Offer, ...]
 
@@ -72,13 +72,21 @@ class Tile:
 
 @dataclass(frozen=True)
 class Fact:
-    """A holding: what was seen on a card beside the plan."""
+    """A holding: what was seen on a card beside the plan. Of no size: a domain only names the handle."""
 
     card: UUID
     kind: str
     vgpu: UUID | None
     size_group: str
     handle: int | None
+    regime: str = ""
+    cell: Cell | None = None
+    slot: Cell | None = None
+
+    @property
+    def is_share(self) -> bool:
+        """It stands on the card, and does not only name a handle of it."""
+        return bool(self.size_group) or self.cell is not None
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from portal.bookings.plan import EVERYTHING, Card, Cell, Fact, Need, Offer, Period, Scene, Spot, Tile
 
-BLOCKING = ("foreign", "stuck")  # facts that take a share for as long as they are seen
+BLOCKING = ("foreign", "stuck", "misplaced")  # facts that take a share for as long as they are seen
 QUARANTINE = "quarantine"
 
 
@@ -129,7 +129,7 @@ def _regime_open(offer: Offer, period: Period, card: Card, scene: Scene) -> bool
     for fact in scene.facts:
         if fact.card == card.id and fact.kind == QUARANTINE:
             return False
-        if fact.card == card.id and fact.kind in BLOCKING and fact.size_group != offer.size_group:
+        if fact.card == card.id and fact.kind in BLOCKING and _closes(fact, offer):
             return False
     for tile in scene.tiles:
         same = tile.regime == offer.regime and (offer.regime != "equal" or tile.size_group == offer.size_group)
@@ -140,20 +140,34 @@ def _regime_open(offer: Offer, period: Period, card: Card, scene: Scene) -> bool
     return True
 
 
+def _closes(fact: Fact, offer: Offer) -> bool:
+    """Whether the card cannot give this offer at all while the fact stands: another regime, or equal shares of another
+    size, or a share whose cell nobody could tell."""
+    if not fact.is_share:
+        return False
+    if fact.regime not in ("", offer.regime):
+        return True
+    return fact.size_group != offer.size_group if offer.regime == "equal" else fact.cell is None
+
+
 def _free(offer: Offer, tiles: Iterable[Tile], card: Card, scene: Scene) -> tuple[list[Cell], list[int]]:
-    """Cells and handles that neither plan nor facts take. A fact names no cell, so it takes the last free one."""
+    """Cells and handles that neither plan nor facts take. Equal shares name no cell: a fact takes the last free one."""
     planned = list(tiles)
     facts = _blocking(card, scene, {tile.id for tile in planned})
-    taken = [tile.cell for tile in planned]
+    taken = [tile.cell for tile in planned] + [fact.cell for fact in facts if fact.cell and not _beside(fact, offer)]
     cells = [cell for cell in offer.cells if not any(_overlap(cell, other) for other in taken)]
     if offer.media and any(tile.media for tile in planned):
         cells = []
     used = {tile.handle for tile in planned} | {fact.handle for fact in facts if fact.handle is not None}
     handles = [handle for handle in range(card.handles) if handle not in used]
     unnamed = sum(fact.handle is None for fact in facts)
-    return cells[: len(cells) - len(facts)] if len(facts) < len(cells) else [], handles[
-        : max(0, len(handles) - unnamed)
-    ]
+    placeless = sum(fact.is_share and fact.cell is None for fact in facts)
+    return cells[: max(0, len(cells) - placeless)], handles[: max(0, len(handles) - unnamed)]
+
+
+def _beside(fact: Fact, offer: Offer) -> bool:
+    """Whether a share in the same GPU instance leaves the offer's slot free."""
+    return fact.slot is not None and fact.size_group == offer.size_group and not _overlap(fact.slot, offer.slot)
 
 
 def _overlap(one: Cell, other: Cell) -> bool:

@@ -45,10 +45,15 @@ def stage(flavor: Flavor, machine: VirtualMachine | None, *, now: datetime) -> S
     holdings = Holding.objects.filter(gpu__host__in=list(hosts))
     return Stage(
         cards=tuple(_card(gpu) for gpu in rows),
-        facts=tuple(Fact(h.gpu_id, h.kind, h.vgpu, h.size_group, h.handle) for h in holdings),
+        facts=tuple(_fact(holding) for holding in holdings),
         rooms=tuple((key, _room(host)) for key, host in hosts.items()),
         pools=frozenset(gpu.pool_id for gpu in rows),
     )
+
+
+def _fact(row: Holding) -> Fact:
+    cell, slot = ((span.lower, span.upper) if span is not None else None for span in (row.cell, row.slot))
+    return Fact(row.gpu_id, row.kind, row.vgpu, row.size_group, row.handle, row.regime, cell, slot)
 
 
 def _candidates(flavor: Flavor, machine: VirtualMachine | None, *, now: datetime) -> QuerySet[GPU]:
@@ -72,7 +77,7 @@ def _card(gpu: GPU) -> Card:
         for row in gpu.types.all()
         if gpu.seen is not None and row.seen >= gpu.seen and row.name in (gpu.offered_types or [row.name])
     )
-    return Card(gpu.pk, gpu.host_id, gpu.model, gpu.iommu_key, gpu.handles, frozenset(gpu.regimes), offers)
+    return Card(gpu.pk, gpu.host_id, gpu.model, gpu.iommu_key, gpu.handles or 0, frozenset(gpu.regimes), offers)
 
 
 def _offer(row: VGPUType) -> Offer:

@@ -18,6 +18,7 @@ IN_THE_WAY = {
     "quarantine": "An operator has taken the GPU out of use.",
     "foreign": "A vGPU that is not the portal's was found in the way on the GPU; an operator has to look.",
     "overdue": "The share is still being given back by the booking before this one.",
+    "misplaced": "A vGPU of another booking is in its place on the GPU; an operator has to look.",
     "stuck": "A vGPU in the way on the GPU does not go; an operator has to look.",
 }
 
@@ -43,13 +44,19 @@ class Tile:
 
 @dataclass(frozen=True)
 class Fact:
-    """A holding: what was observed on a GPU beside the plan. vgpu, handle: None where it is about the whole GPU."""
+    """A holding: what was observed on a GPU beside the plan. vgpu, handle: None where it is about the whole GPU.
+
+    cell: None for an equal share, and for what is of no size: a domain that only names a handle.
+    """
 
     gpu: UUID
     vgpu: UUID | None
     kind: str
     size_group: str
     handle: int | None
+    regime: str = ""
+    cell: tuple[int, int] | None = None
+    slot: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -128,9 +135,21 @@ def in_the_way(fact: Fact, tile: Tile) -> bool:
         return False
     if fact.kind == "quarantine" or tile.regime == WHOLE:
         return True
-    return fact.handle == tile.handle or bool(
-        fact.size_group and tile.regime == "equal" and fact.size_group != tile.size_group
-    )
+    if fact.handle == tile.handle:
+        return True
+    if not fact.size_group and fact.cell is None:
+        return False
+    if fact.regime not in ("", tile.regime):
+        return True
+    if tile.regime == "equal":
+        return fact.size_group != tile.size_group
+    return _overlap(fact.cell, tile.cell) and not _beside(fact, tile)
+
+
+def _beside(fact: Fact, tile: Tile) -> bool:
+    """In the same GPU instance, each in a slot of its own."""
+    same = (fact.cell, fact.size_group) == (tile.cell, tile.size_group)
+    return same and fact.slot is not None and not _overlap(fact.slot, tile.slot)
 
 
 def conflict(one: Tile, other: Tile) -> bool:
@@ -183,6 +202,11 @@ def document(call: Call, leases: Sequence[Lease], tiles: Sequence[Tile], now: da
 def is_wanted(lease: Lease, now: datetime) -> bool:
     """Should the machine run (again, if it shut itself down)? A clock set back behind the start stops nobody."""
     return lease.status in (Status.STARTING, Status.ACTIVE) and now < lease.end
+
+
+def used(leases: Iterable[Lease], now: datetime) -> dict[UUID, str]:
+    """The regime of every GPU that should bear a share now."""
+    return {tile.gpu: tile.regime for lease in leases if is_wanted(lease, now) for tile in lease.tiles}
 
 
 def _machine(lease: Lease, promise: datetime | None, now: datetime) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -105,17 +106,22 @@ def _seed(reservation: Reservation) -> Seed:
 
 def facts(host: Host) -> list[Fact]:
     """What was observed on the host's GPUs beside the plan."""
-    return [
-        Fact(row.gpu_id, row.vgpu, row.kind, row.size_group, row.handle)
-        for row in Holding.objects.filter(gpu__host=host)
-    ]
+    return [_fact(row) for row in Holding.objects.filter(gpu__host=host)]
 
 
-def cards(host: Host) -> tuple[dict[str, Any], ...]:
-    """How the host's cards in service should be set; one that is not there any more is left out."""
+def _fact(row: Holding) -> Fact:
+    cell, slot = ((span.lower, span.upper) if span is not None else None for span in (row.cell, row.slot))
+    return Fact(row.gpu_id, row.vgpu, row.kind, row.size_group, row.handle, row.regime, cell, slot)
+
+
+def cards(host: Host, used: Mapping[UUID, str]) -> tuple[dict[str, Any], ...]:
+    """How the host's cards in service should be set; one that is not there any more is left out.
+
+    used: the regime of the shares that should be on a GPU now.
+    """
     rows = list(host.gpus.filter(enabled=True, seen__isnull=False).order_by("address"))
     latest = max((gpu.seen for gpu in rows if gpu.seen), default=None)
-    return tuple(card_settings.wish(gpu) for gpu in rows if gpu.seen == latest)
+    return tuple(card_settings.wish(gpu, used.get(gpu.pk, "")) for gpu in rows if gpu.seen == latest)
 
 
 def disks_to_purge(host: Host, now: datetime) -> frozenset[UUID]:

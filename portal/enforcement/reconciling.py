@@ -77,7 +77,7 @@ def prepare(turn: Turn, *, now: datetime) -> Question:
         allowance=timedelta(seconds=settings.EXPIRE_ALLOWANCE_SECONDS),
         confirmed=frozenset(UUID(machine) for machine in state.confirmed),
         purge=reading.disks_to_purge(turn.host, now),
-        cards=reading.cards(turn.host),
+        cards=reading.cards(turn.host, desired.used(leases, now)),
     )
     if any(lease.status == Status.ENDING for lease in leases):
         nudge.recheck(nudge.consoles_on_host(turn.host.pk))
@@ -191,7 +191,11 @@ def _record_gpus(host: Host, report: Report, leases: Sequence[Lease], now: datet
             gpu_id=gpus[held.vgpu.gpu].pk,
             kind=held.kind,
             vgpu=held.vgpu.uuid,
+            device=held.vgpu.device,
+            regime=held.vgpu.regime,
             size_group=held.vgpu.size_group,
+            cell=held.vgpu.cell,
+            slot=held.vgpu.slot,
             handle=held.vgpu.handle,
             detail=held.detail,
         )

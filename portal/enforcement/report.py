@@ -29,6 +29,7 @@ class SeenMachine:
 class SeenVGPU:
     """One share that exists on the host. uuid: None for a foreign one without; ours: None: it could not tell.
 
+    device: what tells it apart; cell and slot: None where it has no place of its own, as equal shares.
     machine: the domain that names it, ours or not, running or off; licence: what the driver says of its guest's.
     """
 
@@ -39,6 +40,10 @@ class SeenVGPU:
     handle: int | None
     machine: UUID | None
     ours: bool | None
+    device: str = ""
+    regime: str = ""
+    cell: tuple[int, int] | None = None
+    slot: tuple[int, int] | None = None
     licence: str = ""
 
 
@@ -130,6 +135,10 @@ def _vgpu(entry: Mapping[str, Any]) -> SeenVGPU:
         handle=_optional(int, entry["handle"]),
         machine=_optional(UUID, entry["machine"]),
         ours=entry["ours"],
+        device=str(entry["device"]),
+        regime=str(entry["regime"]),
+        cell=_optional(_span, entry["cell"]),
+        slot=_optional(_span, entry["slot"]),
         licence=str(entry["licence"] or ""),
     )
 
@@ -171,6 +180,14 @@ def _moment(value: Any) -> datetime:
     if moment.tzinfo is None:
         raise ValueError(f"{value!r} has no offset")
     return moment
+
+
+def _span(value: Any) -> tuple[int, int]:
+    """A half-open range that is not empty."""
+    low, high = (int(bound) for bound in value)
+    if not 0 <= low < high:
+        raise ValueError(f"{value!r} is not a range")
+    return low, high
 
 
 def _optional(read: Callable[[Any], T], value: Any) -> T | None:

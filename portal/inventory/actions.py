@@ -9,6 +9,7 @@ from uuid import UUID
 
 from django.core.exceptions import ValidationError
 from django.db import transaction
+from django.db.backends.postgresql.psycopg_any import NumericRange
 
 from portal.accounts.models import User
 from portal.audit import actions as audit
@@ -66,10 +67,14 @@ def delete_host(host: Host, *, by: User, now: datetime) -> None:
     host.delete()
 
 
+WISHED = ("wanted_regime", "wanted_vfs", "scheduler_policy", "time_slice_us", "ecc", "offered_types")
+"""How an operator wants a GPU set. All else but `enabled` is the host's word, and newer than any form."""
+
+
 @transaction.atomic
 def save_gpu(gpu: GPU, *, by: User | None, now: datetime) -> GPU:
-    """Store a GPU as an operator edited it."""
-    gpu.save()
+    """Store what an operator edited of a GPU."""
+    gpu.save(update_fields=["enabled", *WISHED])
     audit.record(by, "saved", gpu, now=now, address=gpu.address, enabled=gpu.enabled, settings=card_settings.wish(gpu))
     transaction.on_commit(partial(signals.changed.send, GPU, host_id=gpu.host_id))
     return gpu
@@ -109,19 +114,18 @@ def record_inventory(host: Host, document: Mapping[str, Any], now: datetime) -> 
 
 def _record_gpu(host: Host, pool: Pool, found: Mapping[str, Any], now: datetime) -> GPU:
     before = GPU.objects.filter(host=host, address=found["address"]).first()
-    wanted = before.wanted_regime if before is not None else ""
     fields = {
         "model": found.get("model") or "",
         "memory_mib": found.get("frame_buffer_mib"),
         "numa_node": found.get("numa_node"),
         "iommu_key": f"{host.name}:{found.get('iommu_group') or found['address']}",
-        "handles": found.get("handles") or 0,
+        "handles": found.get("handles"),
         "regimes": list(found.get("regimes") or []),
-        "wanted_regime": wanted or found.get("regime") or "",
+        "last_regime": sight.regime_now(found) or (before.last_regime if before is not None else ""),
         "seen": now,
         "facts": {key: value for key, value in found.items() if key not in ("types", "holders")},
     }
-    hidden = before is not None and sight.hides_types(found, wanted)
+    hidden = before is not None and sight.hides_types(found, before.wanted_regime)
     if before is not None and hidden:
         fields |= {"handles": before.handles, "regimes": before.regimes, "memory_mib": before.memory_mib}
     gpu, _ = GPU.objects.update_or_create(
@@ -158,9 +162,19 @@ class Fact:
     gpu_id: UUID
     kind: str
     vgpu: UUID | None = None
+    device: str = ""
+    regime: str = ""
     size_group: str = ""
+    cell: tuple[int, int] | None = None
+    slot: tuple[int, int] | None = None
     handle: int | None = None
     detail: str = ""
+
+    def fields(self) -> dict[str, Any]:
+        """What may change while it stands."""
+        ranges = {"cell": self.cell and NumericRange(*self.cell), "slot": self.slot and NumericRange(*self.slot)}
+        rest = {"regime": self.regime, "size_group": self.size_group, "handle": self.handle, "detail": self.detail}
+        return ranges | rest
 
 
 @transaction.atomic
@@ -177,12 +191,12 @@ def set_holdings(
     Where the host's lists are not `complete`, only holdings whose vGPU was `seen` may go.
     """
     stored = Holding.objects.filter(gpu__host=host).exclude(kind=HoldingKind.QUARANTINE)
-    before = {(row.gpu_id, row.kind, row.vgpu): row for row in stored}
+    before = {(row.gpu_id, row.kind, row.vgpu, row.device): row for row in stored}
     for fact in facts:
-        row = before.pop((fact.gpu_id, fact.kind, fact.vgpu), None)
-        fields = {"size_group": fact.size_group, "handle": fact.handle, "detail": fact.detail}
+        row, fields = before.pop((fact.gpu_id, fact.kind, fact.vgpu, fact.device), None), fact.fields()
         if row is None:
-            Holding.objects.create(gpu_id=fact.gpu_id, kind=fact.kind, vgpu=fact.vgpu, since=now, **fields)
+            names = {"gpu_id": fact.gpu_id, "kind": fact.kind, "vgpu": fact.vgpu, "device": fact.device}
+            Holding.objects.create(since=now, **names, **fields)
         elif any(getattr(row, key) != value for key, value in fields.items()):
             Holding.objects.filter(pk=row.pk).update(**fields)
     gone = [row.pk for row in before.values() if complete or row.vgpu in seen]

@@ -38,22 +38,21 @@ class HostAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic at r
             self.delete_model(request, host)
 
 
-SEEN = ("host", "address", "model", "memory_mib", "now", "regimes", "handles", "iommu_key", "seen")
-WISHED = ("wanted_regime", "wanted_vfs", "scheduler_policy", "time_slice_us", "ecc", "offered_types")
+SEEN = ("host", "address", "model", "memory_mib", "now", "regimes", "at_once", "iommu_key", "seen")
 
 
 @admin.register(GPU)
 class GPUAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     """What vmctl found; an operator decides whether it is booked, and how it should be set."""
 
-    list_display = ["address", "host", "model", "wanted_regime", "regimes", "handles", "enabled", "seen"]
+    list_display = ["address", "host", "model", "wanted_regime", "regimes", "at_once", "enabled", "seen"]
     list_filter = ["host", "enabled", "wanted_regime"]
     fieldsets = [
         (None, {"fields": ["enabled"]}),
         (
             "How the card should be set",
             {
-                "fields": WISHED,
+                "fields": actions.WISHED,
                 "description": "The host changes what differs as soon as nobody uses the card; until then it waits.",
             },
         ),
@@ -61,6 +60,10 @@ class GPUAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     ]
     readonly_fields = SEEN
     actions = ["quarantine", "lift_quarantine"]
+
+    @admin.display(description="handles", ordering="handles")
+    def at_once(self, gpu: GPU) -> str:
+        return "unknown" if gpu.handles is None else str(gpu.handles)
 
     @admin.display(description="now")
     def now(self, gpu: GPU) -> str:
@@ -121,5 +124,5 @@ class ImageAdmin(ChoiceAdmin):
 
 @admin.register(Holding)
 class HoldingAdmin(ReadOnly, admin.ModelAdmin):  # type: ignore[type-arg]
-    list_display = ["gpu", "kind", "vgpu", "size_group", "since", "detail"]
+    list_display = ["gpu", "kind", "vgpu", "device", "size_group", "cell", "since", "detail"]
     list_filter = ["kind"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, Protocol
 
+from portal.inventory import sight
+
 
 class Settings(Protocol):
     """A card's facts and wishes."""
@@ -13,6 +15,7 @@ class Settings(Protocol):
     def facts(self) -> Mapping[str, Any]: ...
 
     address: str
+    last_regime: str
     wanted_regime: str
     wanted_vfs: int | None
     scheduler_policy: str
@@ -24,6 +27,8 @@ class Settings(Protocol):
 def mistakes(card: Settings, known: Collection[str]) -> dict[str, str]:
     """What is wrong with the wishes, by field. `known`: the types that were seen on the card."""
     facts, wrong = card.facts or {}, {}
+    if card.wanted_regime and (never := _never(card.wanted_regime, facts)):
+        wrong["wanted_regime"] = never
     if card.wanted_vfs is not None and facts.get("framework") != "sriov":
         wrong["wanted_vfs"] = "This card is not cut into plain parts; leave it empty."
     most = (facts.get("vfs") or {}).get("total")
@@ -43,12 +48,35 @@ def mistakes(card: Settings, known: Collection[str]) -> dict[str, str]:
     return wrong
 
 
-def wish(card: Settings) -> dict[str, Any]:
-    """The card's entry in a desired state."""
+def _never(regime: str, facts: Mapping[str, Any]) -> str:
+    """Why a card can never be in a regime; "" where it can, or where no driver has told what it can."""
+    if regime in ("", facts.get("regime")) or facts.get("driver") in (None, "vfio-pci"):
+        return ""
+    way, unknown = facts.get("framework"), facts.get("unknown") or {}
+    if regime == "whole":
+        return "" if "whole" in (facts.get("regimes") or []) else "This card cannot be given away whole."
+    if regime == "vf":
+        return "" if way == "sriov" else "This card is not cut into plain parts."
+    if way in ("sriov", "passthrough", "none"):
+        return f"This card makes no shares: {sight.WAYS[way]}."
+    if regime in sight.LOST and facts.get(regime) is None and regime not in unknown:
+        return (
+            "This card has no MIG." if regime == "mig" else "This card takes no shares of several sizes side by side."
+        )
+    return ""
+
+
+def wish(card: Settings, used: str = "") -> dict[str, Any]:
+    """The card's entry in a desired state. `used`: the regime of the shares that should be on it now, if any.
+
+    Where no operator has decided, it is only brought back: to what a reboot took, or what its own machines still need.
+    """
+    lost = sight.has_lost(card.facts or {}, card.last_regime)
+    again = card.last_regime if lost or (used == card.last_regime and used in sight.LOST) else ""
     policy = {"policy": card.scheduler_policy, "time_slice_us": card.time_slice_us} if card.scheduler_policy else None
     return {
         "gpu": card.address,
-        "regime": card.wanted_regime or None,
+        "regime": card.wanted_regime or again or None,
         "vfs": card.wanted_vfs,
         "scheduler": policy,
         "ecc": card.ecc,

@@ -3,7 +3,7 @@
 import uuid
 from typing import Any
 
-from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.fields import ArrayField, IntegerRangeField
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
@@ -13,6 +13,10 @@ from portal.inventory import card_settings, sight
 # The same words go into file names and domain XML, so they are kept to one alphabet at the door
 SAFE_NAME = RegexValidator(r"^[a-z0-9][a-z0-9.-]{0,62}\Z", "Use lower-case letters, digits, dots and hyphens.")
 FILE_NAME = RegexValidator(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z", "Use letters, digits, dots, hyphens, underscores.")
+# As vmctl takes it: one odd name would have it refuse everything that is wanted of the host
+TYPE_NAME = RegexValidator(
+    r"^[A-Za-z0-9][A-Za-z0-9 ._+-]{0,63}\Z", "Use letters, digits, spaces, dots, underscores, plus signs, hyphens."
+)
 LOGIN_NAME = RegexValidator(r"^[a-z_][a-z0-9_-]{0,31}\Z", "Use a Linux log-in name.")
 
 
@@ -97,9 +101,10 @@ class StoragePool(models.Model):
 
 
 class GPU(models.Model):
-    """One card. `handles` is how many vGPUs can exist on it; `seen` when vmctl last found it.
+    """One card. `handles` is how many vGPUs can exist on it (None: not told); `seen` when vmctl last found it.
 
     `wanted_regime` to `offered_types` say how it should be set; vmctl changes what differs once nobody uses the card.
+    They are an operator's alone. `last_regime` is what the host last found it in; a reboot does not change that.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -110,16 +115,17 @@ class GPU(models.Model):
     memory_mib = models.PositiveIntegerField(null=True, blank=True)
     numa_node = models.IntegerField(null=True, blank=True)
     iommu_key = models.CharField(max_length=120)  # "host:group", or "host:address" where there is no group
-    handles = models.PositiveIntegerField(default=0)
+    handles = models.PositiveIntegerField(null=True, default=0)
     regimes = ArrayField(models.CharField(max_length=10, choices=Regime.choices), default=list, blank=True)
     enabled = models.BooleanField(default=True)
     seen = models.DateTimeField(null=True, blank=True)
     facts = models.JSONField(default=dict, blank=True)
+    last_regime = models.CharField(max_length=10, choices=list(sight.REGIMES.items()), blank=True, editable=False)
     wanted_regime = models.CharField(
         max_length=10,
         choices=list(sight.REGIMES.items()),
         blank=True,
-        help_text="How the card is shared; it is brought back to this after a reboot. Empty: as it is found.",
+        help_text="How the card is shared. Empty: as it is found, and after a reboot as it was before.",
     )
     wanted_vfs = models.PositiveIntegerField(
         "parts", null=True, blank=True, help_text="Plain SR-IOV only: into how many parts the card is cut."
@@ -136,7 +142,7 @@ class GPU(models.Model):
     )
     ecc = models.BooleanField("ECC", null=True, blank=True, help_text="A change takes a reboot of the host.")
     offered_types = ArrayField(
-        models.CharField(max_length=60),
+        models.CharField(max_length=60, validators=[TYPE_NAME]),
         default=list,
         blank=True,
         help_text="The only vGPU types that may be booked, with commas between. Empty: all on offer.",
@@ -163,7 +169,7 @@ class VGPUType(models.Model):
     name = models.CharField(max_length=60)
     series = models.CharField(max_length=10, blank=True)
     memory_mib = models.PositiveIntegerField(null=True, blank=True)
-    size_group = models.CharField(max_length=20)
+    size_group = models.CharField(max_length=60)
     regime = models.CharField(max_length=10, choices=Regime.choices)
     cells = models.JSONField(default=list)
     slots = models.JSONField(default=list)  # inside a cell, finer than [[0, 1]] where GPU instances are shared
@@ -231,16 +237,24 @@ class HoldingKind(models.TextChoices):
     FOREIGN = "foreign"  # a vGPU or machine that is not ours
     OVERDUE = "overdue"  # our machine, past its end
     STUCK = "stuck"  # a vGPU that would not release
+    MISPLACED = "misplaced"  # a booking's vGPU on a place that is promised to another
     QUARANTINE = "quarantine"  # nobody may book this GPU
 
 
 class Holding(models.Model):
-    """What was last observed on a GPU beside the plan. Facts may overlap plans, so nothing here excludes."""
+    """What was last observed on a GPU beside the plan. Facts may overlap plans, so nothing here excludes.
+
+    `device` tells apart what bears no uuid. Cell and slot: None where it has no place of its own, or is of no size.
+    """
 
     gpu = models.ForeignKey(GPU, on_delete=models.CASCADE, related_name="holdings")
     vgpu = models.UUIDField(null=True, blank=True)
+    device = models.CharField(max_length=100, blank=True)
     kind = models.CharField(max_length=12, choices=HoldingKind.choices)
-    size_group = models.CharField(max_length=20, blank=True)
+    regime = models.CharField(max_length=10, choices=Regime.choices, blank=True)
+    size_group = models.CharField(max_length=60, blank=True)
+    cell = IntegerRangeField(null=True, blank=True)
+    slot = IntegerRangeField(null=True, blank=True)
     handle = models.PositiveIntegerField(null=True, blank=True)
     detail = models.TextField(blank=True)
     since = models.DateTimeField()

@@ -21,6 +21,32 @@ WAYS = {
 POLICIES = {"best_effort": "best effort", "equal_share": "equal shares", "fixed_share": "fixed shares"}
 
 
+LOST = ("mixed", "mig")
+"""Regimes that a reboot may take from a card; in shares of one size it comes up by itself."""
+
+
+def _without_functions(found: Mapping[str, Any]) -> bool:
+    """Whether its virtual functions are off, as after a reboot of the host."""
+    vfs = found.get("vfs") or {}
+    return bool(vfs.get("total")) and not vfs.get("enabled")
+
+
+def regime_now(found: Mapping[str, Any]) -> str:
+    """The regime that a card was put in, as far as it shows; "" where nobody can tell.
+
+    One that is lent out as a whole, or whose virtual functions are off, shows nothing of it, unless it is cut by MIG.
+    """
+    regime = str(found.get("regime") or "")
+    return "" if regime == "whole" or (regime not in LOST and _without_functions(found)) else regime
+
+
+def has_lost(found: Mapping[str, Any], last: str) -> bool:
+    """Whether a card that was in the regime `last` looks as after a reboot. A mode that is being changed is no loss."""
+    mig = found.get("mig") or {}
+    settled = mig.get("current") == mig.get("pending")
+    return last in LOST and settled and _without_functions(found)
+
+
 def hides_types(found: Mapping[str, Any], wanted: str) -> bool:
     """Whether the card offers types that it cannot show now: they stay known.
 
@@ -30,10 +56,9 @@ def hides_types(found: Mapping[str, Any], wanted: str) -> bool:
     mig = found.get("mig") or {}
     if found.get("types") or mig.get("current") != mig.get("pending"):
         return False
-    vfs, unknown = found.get("vfs") or {}, found.get("unknown") or {}
-    off = bool(vfs.get("total")) and not vfs.get("enabled")
+    unknown = found.get("unknown") or {}
     lent = found.get("regime") == "whole" and wanted != "whole"
-    return off or lent or "types" in unknown or "vfs" in unknown
+    return _without_functions(found) or lent or "types" in unknown or "vfs" in unknown
 
 
 def words(found: Mapping[str, Any]) -> Iterator[str]:

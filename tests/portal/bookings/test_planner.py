@@ -2,13 +2,14 @@
 
 from dataclasses import replace
 from itertools import combinations
+from typing import Any
 from uuid import UUID
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from portal.bookings import planner
-from portal.bookings.plan import Card, Fact, Load, Need, Offer, Period, Room, Scene, Spot, Tile
+from portal.bookings.plan import Card, Cell, Fact, Load, Need, Offer, Period, Room, Scene, Spot, Tile
 from tests.make import at
 
 SMALL = Offer("T4-4Q", "equal", "4G", tuple((k, k + 1) for k in range(4)))
@@ -186,15 +187,15 @@ THREE = Offer("A100-3-20C", "mig", "A100-3-20C", ((0, 4), (4, 8)), "3g.20gb")
 A100 = Card(UUID(int=7), 1, "A100", "h:7", 16, frozenset({"mig"}), (ONE, ONE_ME, THREE))
 
 
-def placed(*names: str) -> list[Spot | None]:
+def placed(*names: str, facts: tuple[Fact, ...] = ()) -> list[Spot | None]:
     """Where bookings of these types go, one after the other, all for the same hours."""
-    scene, when, found = Scene((A100,)), period(1, 3), []
+    scene, when, found = Scene((A100,), facts=facts), period(1, 3), []
     for number, name in enumerate(names):
         spot = planner.choose(Need("mig", (name,), 1, 256), when, scene)
         found.append(spot)
         if spot is not None:
             kept = tile(number, spot, when)
-            scene = Scene((A100,), (*scene.tiles, replace(kept, media=spot.media)))
+            scene = Scene((A100,), (*scene.tiles, replace(kept, media=spot.media)), facts)
     return found
 
 
@@ -212,3 +213,42 @@ def test_a_gpu_has_one_instance_with_media_engines() -> None:
     assert (first.cell, first.media, second) == ((0, 1), True, None)
     assert plain is not None
     assert (plain.cell, plain.media) == ((1, 2), False)
+
+
+def foreign(size: str = "", cell: tuple[int, int] | None = None, handle: int | None = None, **changes: Any) -> Fact:
+    return Fact(A100.id, "foreign", None, size, handle, **{"regime": "mig", "cell": cell} | changes)
+
+
+def cells(*names: str, facts: tuple[Fact, ...]) -> list[Cell | None]:
+    return [spot and spot.cell for spot in placed(*names, facts=facts)]
+
+
+def test_what_is_somebody_elses_takes_its_own_cells_and_no_others() -> None:
+    instance = foreign(cell=(0, 4))  # without a share on it
+    assert cells("A100-3-20C", "A100-3-20C", facts=(instance,)) == [(4, 8), None]
+    share = foreign("A100-1-5C", (0, 1), 3)
+    ones = placed("A100-1-5C", "A100-3-20C", facts=(share,))
+    assert [spot and (spot.cell, spot.handle) for spot in ones] == [((1, 2), 0), ((4, 8), 1)]
+
+
+def test_beside_somebody_elses_share_a_slot_of_the_same_instance_is_free() -> None:
+    assert cells("A100-1-5C", facts=(foreign("A100-1-5C", (0, 1), slot=(1, 2)),)) == [(0, 1)]
+    assert cells("A100-1-5C", facts=(foreign("A100-1-5C", (0, 1), slot=(0, 1)),)) == [(1, 2)]
+
+
+def test_a_share_whose_cell_nobody_could_tell_closes_the_card() -> None:
+    assert cells("A100-1-5C", facts=(foreign("A100-1-5C"),)) == [None]
+
+
+def test_a_domain_that_only_names_a_function_closes_that_function() -> None:
+    claim = foreign(handle=0, regime="mig")
+    assert [spot and (spot.cell, spot.handle) for spot in placed("A100-1-5C", facts=(claim,))] == [((0, 1), 1)]
+    t4 = Scene((card(1, handles=4),), facts=(Fact(UUID(int=1), "foreign", None, "", 1, "equal"),))
+    spot = planner.choose(NEEDS["small"], period(1, 3), t4)
+    assert spot is not None
+    assert planner.choose(NEEDS["big"], period(1, 3), t4) is not None  # it says nothing of a size
+
+
+def test_a_gpu_instance_closes_the_card_for_equal_shares() -> None:
+    facts = (Fact(UUID(int=1), "foreign", None, "", None, "mig", (0, 4)),)
+    assert planner.choose(NEEDS["small"], period(1, 3), Scene((card(1),), facts=facts)) is None

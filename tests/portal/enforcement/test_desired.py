@@ -115,10 +115,31 @@ def test_a_share_is_promised_to_the_next_who_needs_its_place() -> None:
         (Fact(GPU, UUID(int=5), "stuck", "4G", 0), True),
         (Fact(GPU, UUID(int=1001), "stuck", "4G", 0), False),  # its own vGPU, left by a killed start
         (Fact(UUID(int=2), None, "quarantine", "", None), False),
+        (Fact(GPU, None, "foreign", "", 3), False),  # a domain that names another handle
+        (Fact(GPU, None, "foreign", "", 0), True),
+        (Fact(GPU, None, "foreign", "", None, "mig", (0, 4)), True),  # somebody's GPU instance
     ],
 )
 def test_what_was_observed_may_be_in_the_way(fact: Fact, waits: bool) -> None:
     assert bool(desired.waits_for(lease(1, Status.BOOKED, tile(1, 0, 1)), [], [fact])) is waits
+
+
+@pytest.mark.parametrize(
+    ("fact", "waits"),
+    [
+        (Fact(GPU, None, "foreign", "A100-1-5C", 5, "mig", (2, 3), (0, 1)), False),
+        (Fact(GPU, None, "foreign", "A100-1-5C", 5, "mig", (0, 1), (0, 1)), True),
+        (Fact(GPU, None, "foreign", "", None, "mig", (0, 2)), True),  # a GPU instance without a share
+        (Fact(GPU, None, "foreign", "A100-1-5C", 5, "mig"), True),  # nobody could tell its cell
+        (Fact(GPU, None, "foreign", "A100-1-5C", 5, "mig", (0, 1), (1, 2)), False),  # beside it in one instance
+        (Fact(GPU, None, "foreign", "A100-1-6C", 5, "mig", (0, 1), (1, 2)), True),
+        (Fact(GPU, None, "foreign", "8G", 5, "equal"), True),
+        (Fact(GPU, None, "foreign", "", 5, "equal"), False),
+    ],
+)
+def test_where_shares_have_places_only_what_is_in_the_same_one_is_in_the_way(fact: Fact, waits: bool) -> None:
+    mine = tile(1, 0, 1, regime="mig", vgpu_type="A100-1-5C", size_group="A100-1-5C")
+    assert bool(desired.waits_for(lease(1, Status.BOOKED, mine), [], [fact])) is waits
 
 
 @given(st.integers(-7200, 7200), st.sampled_from(sorted(Status)))
@@ -138,6 +159,10 @@ LEFT_VGPU = {
     "machine": None,
     "ours": None,
     "licence": None,
+    "device": str(UUID(int=1001)),
+    "regime": "equal",
+    "cell": None,
+    "slot": None,
 }
 
 

@@ -20,7 +20,7 @@ def test_the_host_is_told_how_its_cards_should_be_set_and_what_an_image_asks_for
     stage.world.book(1, 3)
     stage.at(1).tick()
     asked = host_of(stage).calls[-1]
-    assert [(card["gpu"], card["regime"]) for card in asked["cards"]] == [("0000:3b:00.0", "equal")]
+    assert [(card["gpu"], card["regime"]) for card in asked["cards"]] == [("0000:3b:00.0", None)]
     (machine,) = asked["machines"]
     assert (machine["firmware"], machine["tpm"], machine["seed"]["licence"]) == ("uefi-secure", True, 1)
     assert [(vgpu["slot"], vgpu["alternatives"]) for vgpu in machine["vgpus"]] == [([0, 1], [])]

@@ -46,7 +46,7 @@ def sizes() -> list[tuple[str, str]]:
 def asked_of(host: Host, reservation: Reservation) -> DesiredState:
     """The desired state that this booking becomes, as vmctl reads it."""
     held = reading.tiles(host)
-    call = desired.Call(uuid4(), host.name, 1, make.at(1) - NOW, make.at(1) - NOW, cards=reading.cards(host))
+    call = desired.Call(uuid4(), host.name, 1, make.at(1) - NOW, make.at(1) - NOW, cards=reading.cards(host, {}))
     return documents.parse(json.dumps(desired.document(call, [reading.lease(reservation, held)], held, NOW)))
 
 

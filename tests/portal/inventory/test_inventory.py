@@ -128,6 +128,20 @@ def test_holdings_keep_their_since_and_quarantines_stay(world: World) -> None:
     assert not Holding.objects.exists()
 
 
+def test_two_shares_without_a_uuid_are_two_holdings_and_stay_two(world: World) -> None:
+    gpu = world.host.gpus.get()
+    facts = [actions.Fact(gpu.pk, "foreign", device=f"gpu-instance {k}", regime="mig", cell=(k, k + 1)) for k in (1, 2)]
+    for hour in (1, 2, 3):
+        actions.set_holdings(world.host, facts, now=at(hour))
+    rows = Holding.objects.order_by("device")
+    assert [(row.device, row.cell.lower, row.since) for row in rows] == [
+        ("gpu-instance 1", 1, at(1)),
+        ("gpu-instance 2", 2, at(1)),
+    ]
+    actions.set_holdings(world.host, facts[1:], now=at(4))
+    assert [row.device for row in Holding.objects.all()] == ["gpu-instance 2"]
+
+
 def test_capacity_forgets_nothing_it_was_not_told(world: World) -> None:
     actions.record_capacity(world.host, {"vcpus": 8, "memory_mib": 1000}, now=NOW)
     actions.record_capacity(world.host, {"vcpus": None, "memory_mib": 2000}, now=NOW)

@@ -155,7 +155,7 @@ class Worker:
                 self._look_for_a_reset(change)
             case Provide(wish, vgpu):
                 launch.refuse_unfit(self.site, self.hypervisor, wish, self.observed.gpus)
-                self.provided[wish.machine].append(gpus.provide(self.site.host, vgpu, wish.machine))
+                self.provided[wish.machine].append(gpus.provide(self.site.host, vgpu, wish.machine, self._claimed))
             case MakeDisk(wish):
                 storage.make_disk(self.site.host, self.site.storage, self.site.images, wish)
             case Start(wish):
@@ -166,6 +166,11 @@ class Worker:
                 raise error
             case KeepFilter():
                 launch.bring_up_filter(self.site.host, self.hypervisor)
+
+    @property
+    def _claimed(self) -> frozenset[str]:
+        """What domains name that are not ours, even those that are off: no share is made there."""
+        return frozenset().union(*(domain.claims for domain in self.observed.foreign))
 
     def _look_for_a_reset(self, change: CardChange) -> None:
         """A card that takes its new MIG mode only at a reset is neither changed further nor given to anybody."""

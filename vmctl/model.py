@@ -161,11 +161,12 @@ Attachment = Device | StandInVideo
 
 @dataclass(frozen=True)
 class NumaNode:
-    """A NUMA node: its processors as the kernel lists them ("0-7,16-23"), and its memory."""
+    """A NUMA node: its processors as the kernel lists them ("0-7,16-23"), its memory, and how much of it is taken."""
 
     node: int
     cpus: str
     memory_mib: int
+    used_mib: int = 0  # by running domains that are kept on it
 
     @property
     def vcpus(self) -> int:

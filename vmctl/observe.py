@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import datetime
 from xml.etree.ElementTree import ParseError
 
@@ -9,12 +10,12 @@ from vmctl import gpus, kvm
 from vmctl import mark as marks
 from vmctl.card import GPU, Unknown
 from vmctl.errors import VmctlError
-from vmctl.gpus.driver import facts
+from vmctl.gpus.driver import facts, lock
 from vmctl.holding import held
 from vmctl.host import Host
 from vmctl.hypervisor import Domain, Hypervisor, Node, connect
 from vmctl.ledger import Ledger
-from vmctl.machine import domain, storage
+from vmctl.machine import board, domain, storage
 from vmctl.observation import (
     Capacity,
     Claimant,
@@ -28,7 +29,7 @@ from vmctl.observation import (
 )
 from vmctl.site import Site
 
-LOOK_SECONDS = facts.LOCK_SECONDS + facts.TOTAL_SECONDS
+LOOK_SECONDS = lock.LOOK_SECONDS + facts.TOTAL_SECONDS
 """What one look takes at most when the GPU's driver hangs; late answers of libvirt come on top (LATE_SECONDS)."""
 
 
@@ -50,7 +51,7 @@ def observe(site: Site, hypervisor: Hypervisor, portal: str | None, now: datetim
         observed_at=now,
         simulated=site.host.simulated,
         accelerator=kvm.accelerator(site.host),
-        capacity=_capacity(site, node),
+        capacity=_capacity(site, node, listed),
         machines=tuple(machines),
         foreign=tuple(foreign),
         gpus=held(site.host, cards, claimants(machines, foreign)),
@@ -93,9 +94,11 @@ def _claimants(site: Site) -> tuple[tuple[Claimant, ...], list[Unknown]]:
     return claimants(machines, foreign), unknown
 
 
-def _capacity(site: Site, node: Node) -> Capacity:
+def _capacity(site: Site, node: Node, listed: Iterable[Domain]) -> Capacity:
     memory = _memory_mib(site.host) or node.memory_mib
-    return Capacity(node.vcpus, memory, storage.free_mib(site.storage), site.host.numa_nodes())
+    kept = board.kept_on_nodes(each.xml for each in listed if each.state is not MachineState.OFF)
+    nodes = tuple(replace(each, used_mib=kept.get(each.node, 0)) for each in site.host.numa_nodes())
+    return Capacity(node.vcpus, memory, storage.free_mib(site.storage), nodes)
 
 
 def _memory_mib(host: Host) -> int | None:

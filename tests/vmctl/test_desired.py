@@ -51,11 +51,14 @@ def test_where_a_share_may_be_made_comes_through() -> None:
 
 def test_how_cards_should_be_set_comes_through() -> None:
     scheduler = {"policy": "fixed_share", "time_slice_us": 3000}
-    set_so = settings(regime="mig", vfs=4, scheduler=scheduler, ecc=True, types=["T4-4Q"])
-    cards = desired.parse(json.dumps(document(cards=[set_so, settings("0000:af:00.0")]))).cards
+    set_so = settings(regime="equal", scheduler=scheduler, ecc=True, types=["T4-4Q"])
+    others = [settings("0000:af:00.0"), settings("0000:b0:00.0", regime="vf", vfs=4), settings("0000:b1:00.0", vfs=4)]
+    cards = desired.parse(json.dumps(document(cards=[set_so, *others]))).cards
     assert cards == (
-        CardSettings("0000:3b:00.0", Regime.MIG, 4, Scheduler(Policy.FIXED_SHARE, 3000), True, ("T4-4Q",)),
+        CardSettings("0000:3b:00.0", Regime.EQUAL, None, Scheduler(Policy.FIXED_SHARE, 3000), True, ("T4-4Q",)),
         CardSettings("0000:af:00.0"),
+        CardSettings("0000:b0:00.0", Regime.VF, 4),
+        CardSettings("0000:b1:00.0", None, 4),
     )
 
 
@@ -66,6 +69,7 @@ def test_what_an_image_asks_for_comes_through() -> None:
     assert (found.firmware, found.tpm, found.seed.licence) == (Firmware.SECURE, True, 2)
 
 
+FIXED = {"policy": "fixed_share", "time_slice_us": None}
 WRONG = [
     ({"generation": -1}, "generation"),
     ({"generation": True}, "generation"),
@@ -87,6 +91,11 @@ WRONG = [
     ({"cards": [settings(types="T4-4Q")]}, "cards[0].types"),
     ({"cards": [settings(types=["T4-4Q", "../x"])]}, "cards[0].types.1"),
     ({"cards": [settings(surprise=1)]}, "cards[0].surprise"),
+    ({"cards": [settings(regime="mixed", scheduler=FIXED)]}, "cards[0].scheduler"),
+    ({"cards": [settings(regime="mig", scheduler=FIXED | {"time_slice_us": 2000})]}, "cards[0].scheduler"),
+    ({"cards": [settings(regime="whole", scheduler=FIXED | {"time_slice_us": 2000})]}, "cards[0].scheduler"),
+    ({"cards": [settings(regime="equal", vfs=4)]}, "cards[0].vfs"),
+    ({"cards": [settings(regime="mig", vfs=4)]}, "cards[0].vfs"),
     ({"cards": [settings(scheduler={"policy": "fair", "time_slice_us": None})]}, "cards[0].scheduler.policy"),
     ({"cards": [settings(scheduler={"policy": "fixed_share", "time_slice_us": 1})]}, "scheduler.time_slice_us"),
     ({"cards": [settings(scheduler={"policy": "best_effort", "time_slice_us": 2000})]}, "scheduler.time_slice_us"),

@@ -13,9 +13,11 @@ from tests.vmctl.test_domain import blueprint
 from vmctl.card import GPU, Framework, ProvidedVGPU
 from vmctl.errors import VmctlError
 from vmctl.host import Host
+from vmctl.hypervisor import Domain
 from vmctl.machine import domain, launch, picture
 from vmctl.machine.board import Pinning
 from vmctl.model import Attachment, MediatedDevice, PCIFunction, StandInVideo
+from vmctl.observation import MachineState
 from vmctl.site import Site
 
 
@@ -135,8 +137,8 @@ def two_nodes(tmp_path: Path) -> Host:
     return Host("here", root=tmp_path, state_dir=tmp_path / "state")
 
 
-def pinned(host: Host, *provided: ProvidedVGPU, **other: Any) -> Pinning | None:
-    return launch.pinning(host, wish("a", **other), provided)
+def pinned(host: Host, *provided: ProvidedVGPU, neighbours: tuple[Domain, ...] = (), **other: Any) -> Pinning | None:
+    return launch.pinning(host, wish("a", **other), provided, neighbours)
 
 
 def test_a_machine_runs_on_its_gpus_node(tmp_path: Path) -> None:
@@ -155,3 +157,22 @@ def test_no_node_where_there_is_no_one_node_or_too_little_on_it(tmp_path: Path) 
     assert pinned(host, share("a")) is None
     (host.pci(GPU_ADDRESS) / "numa_node").unlink()
     assert pinned(host, share("a")) is None
+
+
+def neighbour(state: MachineState = MachineState.RUNNING, *, mode: str = "strict", nodes: str = "0") -> Domain:
+    """A domain, ours or not, with 3 GiB that it takes on these nodes."""
+    tuned = f"<numatune><memory mode='{mode}' nodeset='{nodes}'/></numatune>"
+    xml = f"<domain><name>x</name><memory unit='KiB'>{3 * 2**20}</memory>{tuned}</domain>"
+    return Domain("x", name_uuid("x"), state, xml)
+
+
+def test_a_node_is_not_promised_to_more_machines_than_it_holds(tmp_path: Path) -> None:
+    """Three machines of 3 GiB, each kept on a node of 8 GiB, would fail the third start or end one of them later."""
+    host, big = two_nodes(tmp_path), {"memory_mib": 3072}
+    assert pinned(host, share("a"), neighbours=(neighbour(),), **big) == Pinning(0, "0-3")
+    assert pinned(host, share("a"), neighbours=(neighbour(), neighbour()), **big) is None
+    assert pinned(host, share("a"), neighbours=(neighbour(), neighbour(nodes="0-1")), **big) is None
+    off = (neighbour(MachineState.OFF), neighbour(mode="preferred"), neighbour(nodes="0-1,^0"))
+    assert pinned(host, share("a"), neighbours=(neighbour(), *off), **big) == Pinning(0, "0-3")
+    strange = (neighbour(nodes="nonsense"), Domain("y", "", MachineState.UNKNOWN, ""))
+    assert pinned(host, share("a"), neighbours=strange) == Pinning(0, "0-3")

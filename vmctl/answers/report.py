@@ -66,7 +66,13 @@ def report_json(
             "memory_mib": capacity.memory_mib,
             "disk_free_mib": capacity.disk_free_mib,
             "nodes": [
-                {"node": node.node, "vcpus": node.vcpus, "memory_mib": node.memory_mib} for node in capacity.nodes
+                {
+                    "node": node.node,
+                    "vcpus": node.vcpus,
+                    "memory_mib": node.memory_mib,
+                    "used_memory_mib": node.used_mib,
+                }
+                for node in capacity.nodes
             ],
         },
         "machines": [_machine(machine) for machine in observed.machines],

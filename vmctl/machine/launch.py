@@ -10,14 +10,18 @@ from vmctl.card import GPU, Framework, ProvidedVGPU
 from vmctl.errors import Code, VmctlError
 from vmctl.host import Host
 from vmctl.hypervisor import Domain, Hypervisor
-from vmctl.machine import domain, licence, network, picture, seed, storage
+from vmctl.machine import board, domain, licence, network, picture, seed, storage
 from vmctl.machine.board import Pinning
 from vmctl.model import Attachment, DesiredMachine, DesiredState, Device, PCIFunction
+from vmctl.observation import MachineState
 from vmctl.plan import reconcile
 from vmctl.site import Site
 
 ADDRESS_SECONDS = 60.0
 """How long to wait while another host on this libvirt starts a machine: both choose addresses from one network."""
+
+GUESTS_PART = 0.9
+"""So much of a node's memory may go to machines that are kept on it; the host and QEMU itself need some, too."""
 
 VENDOR_VFIO_SINCE = (9, 7, 0)
 """The first libvirt that takes a function which its vendor's driver, not vfio-pci, serves to VFIO (dossier 6.1)."""
@@ -85,7 +89,7 @@ def start(
             attachments=attachments,
             nvram=folder / storage.nvram(wish.firmware),
             shows=picture.shown(provided, attachments, hypervisor.version()),
-            pinning=pinning(site.host, wish, provided),
+            pinning=pinning(site.host, wish, provided, neighbours),
         )
         boot(site.host, hypervisor, blueprint)
 
@@ -101,12 +105,21 @@ def boot(host: Host, hypervisor: Hypervisor, plan: domain.Blueprint) -> None:
         boot(host, hypervisor, replace(plan, shows=None))
 
 
-def pinning(host: Host, wish: DesiredMachine, provided: Iterable[ProvidedVGPU]) -> Pinning | None:
-    """The NUMA node of the machine's GPUs; None where they are on several, the host has none, or it is too small."""
+def pinning(
+    host: Host, wish: DesiredMachine, provided: Iterable[ProvidedVGPU], neighbours: Iterable[Domain] = ()
+) -> Pinning | None:
+    """The NUMA node of the machine's GPUs; None where they are on several, the host has none, or it has no room.
+
+    Room is what the running domains that are kept on it leave: memory that is taken strictly from a full node fails
+    the start, or ends some machine there later.
+    """
     nodes = {host.read_or_none(host.pci(vgpu.gpu) / "numa_node") for vgpu in provided}
     number = nodes.pop() if len(nodes) == 1 else None
     node = host.numa(int(number)) if number is not None and number.isdigit() else None  # -1: the firmware does not tell
-    if node is None or node.vcpus < wish.vcpus or node.memory_mib < wish.memory_mib:
+    if node is None or node.vcpus < wish.vcpus:
+        return None
+    kept = board.kept_on_nodes(each.xml for each in neighbours if each.state is not MachineState.OFF)
+    if wish.memory_mib > node.memory_mib * GUESTS_PART - kept.get(node.node, 0):
         return None
     return Pinning(node.node, node.cpus)
 

@@ -65,10 +65,11 @@ def _functions(
     """What takes virtual functions away before MIG changes (`again`), and what brings them up after it."""
     if gpu.vfs is None or not gpu.vfs.total or gpu.framework is Framework.MDEV_PF:
         return (), ()
-    enabled, count = gpu.vfs.enabled, settings.vfs if settings.regime is Regime.VF else None
+    parts = settings.regime is Regime.VF or (settings.regime is None and gpu.framework is Framework.SRIOV)
+    enabled, count = gpu.vfs.enabled, settings.vfs if parts else None
     other = count is not None and count != enabled
     off = (CardChange(gpu.address, Knob.VFS, 0),) if enabled and (again or other) else ()
-    needed = settings.regime in (*SHARED, Regime.VF) or functions
+    needed = settings.regime in (*SHARED, Regime.VF) or functions or count is not None
     down = off or not enabled
     on = (CardChange(gpu.address, Knob.VFS, count),) if needed and down and count != 0 else ()
     return off, on
@@ -145,6 +146,8 @@ class Cards:
         gpu = self._gpus.get(vgpu.gpu)
         if gpu is None:
             return None  # whoever makes it says so
+        if vgpu.regime is Regime.WHOLE and (claimed := self._claimed(gpu)) is not None:
+            return claimed
         offered = self._settings[vgpu.gpu].types
         if vgpu.regime is not Regime.WHOLE and offered is not None and vgpu.type not in offered:
             what = f"GPU {gpu.address} is not set to offer {vgpu.type}; it offers {', '.join(offered) or 'none'}."
@@ -156,6 +159,15 @@ class Cards:
         if after is None or vgpu.regime is after or (vgpu.regime is Regime.WHOLE and Regime.WHOLE in gpu.regimes):
             return None
         return self._wrong_regime(gpu, vgpu.regime, after)
+
+    def _claimed(self, gpu: GPU) -> VmctlError | None:
+        """Why a card is not given away whole: a domain that is not ours names a part of it, even if it is off."""
+        parts = {gpu.address, *gpu.iommu_members, *(share.parent for share in gpu.holders)}
+        for domain in self._observed.foreign:
+            if parts & domain.claims:
+                what = f"GPU {gpu.address} is named by the domain {domain.name} ({domain.state}) in part or whole."
+                return VmctlError(Code.NO_CAPACITY, what, "Take the device out of that domain.", retry=True)
+        return None
 
     def places(self, vgpu: WantedVGPU) -> WantedVGPU:
         """The share with the places that it may have now; one where it was begun already comes first."""

@@ -55,7 +55,20 @@ def _card(fields: Fields) -> CardSettings:
         types=fields.maybe("types", lambda key: fields.texts(key, TYPE, TYPE_REMEDY)),
     )
     fields.done()
+    _refuse_contradictions(fields, card)
     return card
+
+
+def _refuse_contradictions(fields: Fields, card: CardSettings) -> None:
+    """What no driver takes together would leave the card unready for ever."""
+    if card.vfs is not None and card.regime not in (None, Regime.VF):
+        raise fields.wrong("vfs", f"Send null: in the regime {card.regime} the driver decides how many there are.")
+    if card.scheduler is None:
+        return
+    if card.scheduler.policy is Policy.FIXED_SHARE and card.regime is Regime.MIXED:
+        raise fields.wrong("scheduler", "Send another policy: with shares of several sizes none is fixed.")
+    if card.scheduler.time_slice_us is not None and card.regime in (Regime.MIG, Regime.WHOLE, Regime.VF):
+        raise fields.wrong("scheduler", f"Send no time slice: in the regime {card.regime} no time is shared.")
 
 
 def _scheduler(fields: Fields) -> Scheduler | None:

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from vmctl.card import ProvidedVGPU
 from vmctl.errors import Code, VmctlError
 from vmctl.model import DesiredMachine, DesiredState, Order
-from vmctl.observation import Mark, MarkedVGPU, Observation, ObservedMachine
+from vmctl.observation import ForeignDomain, MachineState, Mark, MarkedVGPU, Observation, ObservedMachine
 from vmctl.plan.cards import Cards
 from vmctl.plan.steps import (
     AskStop,
@@ -117,7 +118,10 @@ def _remarks(desired: DesiredState, observed: Observation) -> Iterator[Step]:
 
 
 def _releases(desired: DesiredState, observed: Observation) -> Iterator[Step]:
-    """Our vGPUs that no domain names and no machine is about to get."""
+    """Our vGPUs that no domain of ours has and no machine is about to get.
+
+    What a foreign domain names is not touched while that may run; while it is off, ours is ours.
+    """
     kept = {
         (place.uuid, place.gpu, place.type, place.regime)
         for wish in desired.machines
@@ -128,8 +132,25 @@ def _releases(desired: DesiredState, observed: Observation) -> Iterator[Step]:
     owners = {vgpu.uuid: wish.machine for wish in desired.machines for vgpu in wish.vgpus}
     for vgpu in observed.vgpus:
         key = (vgpu.uuid, vgpu.gpu, vgpu.type, vgpu.regime)
-        if vgpu.uuid in observed.ours and vgpu.holder is None and key not in kept:
+        if vgpu.uuid in observed.ours and (
+            _in_the_way(vgpu, observed) if key in kept else vgpu.holder is None or _sleeper(vgpu, observed) is not None
+        ):
             yield Release(vgpu, owners.get(vgpu.uuid))
+
+
+def _sleeper(vgpu: ProvidedVGPU, observed: Observation) -> ForeignDomain | None:
+    """The foreign domain that names a share and is off."""
+    named = (domain for domain in observed.foreign if domain.uuid == vgpu.holder and domain.state is MachineState.OFF)
+    return next(named, None)
+
+
+def _in_the_way(vgpu: ProvidedVGPU, observed: Observation) -> bool:
+    """Whether a wanted share lies on a function that such a domain names: elsewhere its machine can start.
+
+    One that is named by its uuid is named wherever it lies.
+    """
+    sleeper = _sleeper(vgpu, observed)
+    return sleeper is not None and vgpu.parent in sleeper.claims and vgpu.uuid not in sleeper.claims
 
 
 def _clearings(desired: DesiredState, observed: Observation, off: set[str]) -> Iterator[Step]:

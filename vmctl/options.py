@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 from uuid import UUID
 
 import typer
@@ -12,23 +12,34 @@ from vmctl.errors import Code, VmctlError, bad_input
 LARGEST_DOCUMENT = 32 * 2**20
 
 
-def _from(name: str, variable: str, text: str) -> typer.models.OptionInfo:
-    return typer.Option(name, envvar=variable, help=text)  # type: ignore[no-any-return]
+def _from(name: str, variable: str, text: str, **more: Any) -> typer.models.OptionInfo:
+    return typer.Option(name, envvar=variable, help=text, **more)  # type: ignore[no-any-return]
+
+
+def _place(name: str, variable: str, text: str) -> typer.models.OptionInfo:
+    """A path. An empty one would mean the folder that the caller happens to be in."""
+
+    def named(value: Path) -> Path:
+        if value == Path():
+            raise bad_input(f"{name} is empty.", f"Give {name} a path, or leave it out.")
+        return value
+
+    return _from(name, variable, text, callback=named)
 
 
 # The place ----------------------------------------------------------------------------------------
 
 LibvirtURI = Annotated[str, _from("--libvirt-uri", "LIBVIRT_URI", "Where libvirt listens.")]
-StateDir = Annotated[Path, _from("--state-dir", "VMCTL_STATE_DIR", "What vmctl remembers: lock, generation, journal.")]
-StorageDir = Annotated[Path, _from("--storage-dir", "VMCTL_STORAGE_DIR", "One folder per machine.")]
-ImagesDir = Annotated[Path, _from("--images-dir", "VMCTL_IMAGES_DIR", "Images, NAME.qcow2.")]
-RunDir = Annotated[Path, _from("--run-dir", "VMCTL_RUN_DIR", "Sockets of the screens.")]
+StateDir = Annotated[Path, _place("--state-dir", "VMCTL_STATE_DIR", "What vmctl remembers: lock, generation, journal.")]
+StorageDir = Annotated[Path, _place("--storage-dir", "VMCTL_STORAGE_DIR", "One folder per machine.")]
+ImagesDir = Annotated[Path, _place("--images-dir", "VMCTL_IMAGES_DIR", "Images, NAME.qcow2.")]
+RunDir = Annotated[Path, _place("--run-dir", "VMCTL_RUN_DIR", "Sockets of the screens.")]
 Network = Annotated[str, _from("--network", "VMCTL_NETWORK", "libvirt network of the machines.")]
 LicenceToken = Annotated[
-    Path, _from("--licence-token", "VMCTL_LICENCE_TOKEN", "NVIDIA's licence token for guests, root's alone.")
+    Path, _place("--licence-token", "VMCTL_LICENCE_TOKEN", "NVIDIA's licence token for guests, root's alone.")
 ]
 HostName = Annotated[str, _from("--host", "VMCTL_HOST", "This host's name at the portal.")]
-Root = Annotated[Path, _from("--root", "VMCTL_ROOT", "Where the file system begins.")]
+Root = Annotated[Path, _place("--root", "VMCTL_ROOT", "Where the file system begins.")]
 Layout = Annotated[str, _from("--simulate", "VMCTL_SIMULATE", "Simulate these GPUs below --root.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show where a bug happened.")]
 

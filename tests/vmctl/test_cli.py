@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -45,6 +46,8 @@ def run(tmp_path: Path, *words: str, given: bytes = b"") -> tuple[int, Json, str
         (("--simulate", "nothing", "observe", "--json"), b""),
         (("--host", "Ä", "observe", "--json"), b""),
         (("--root", "/", "observe", "--json"), b""),
+        (("--state-dir", "", "check", "--json"), b""),
+        (("--run-dir", "", "observe", "--json"), b""),
     ],
 )
 def test_bad_input_is_a_sentence(tmp_path: Path, words: tuple[str, ...], given: bytes) -> None:
@@ -56,6 +59,19 @@ def test_bad_input_is_a_sentence(tmp_path: Path, words: tuple[str, ...], given: 
         assert answer["error"]["remedy"].endswith(".")
     else:
         assert said.startswith("vmctl: ")
+
+
+def test_an_empty_path_in_a_variable_is_refused_or_means_nothing(tmp_path: Path) -> None:
+    """It would mean the folder that the caller happens to be in."""
+    done = subprocess.run(
+        [sys.executable, "-m", "vmctl", "--host", "here", "types", "--json"],
+        cwd=tmp_path,
+        env=os.environ | {"VMCTL_STATE_DIR": "", "PYTHONPATH": str(Path(cli.__file__).parents[1])},
+        capture_output=True,
+        check=False,
+    )
+    assert json.loads(done.stdout)["schema"] == 1
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_gpus_need_no_libvirt(tmp_path: Path) -> None:

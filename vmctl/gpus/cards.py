@@ -89,7 +89,7 @@ def is_vfio(driver: str | None) -> bool:
 
 
 def _is_gpu(host: Host, folder: Path) -> bool:
-    if (folder / "physfn").is_symlink():
+    if os.path.islink(f"{folder}/physfn"):
         return False
     driven = host.link(folder / "driver") in GPU_DRIVERS or (folder / MDEV_TYPES).is_dir()
     code = host.read_or_none(folder / "class") or ""

@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 
 from vmctl.gpus.address import normalise
 
-LINE = re.compile(r"(?P<indent> *)(?P<label>\S.*?)(?:\s+:(?:\s+(?P<value>.*))?)?")
+COLON = re.compile(r"\s+:(?:\s+|$)")
 TITLE = re.compile(r"GPU (?P<address>[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])")
 ABSENT = frozenset({"n/a", "not supported", "none"})
 """How the driver says that a card has no such thing; any other odd text is no answer."""
@@ -27,10 +28,16 @@ class Section:
     depth: int = -2
     lines: list[Section] = field(default_factory=list)
 
+    @cached_property
+    def _named(self) -> dict[str, list[Section]]:
+        found: dict[str, list[Section]] = {}
+        for line in self.lines:
+            found.setdefault(line.label.casefold(), []).append(line)
+        return found
+
     def all(self, label: str) -> list[Section]:
         """The lines with this label, whatever their capitals."""
-        wanted = label.casefold()
-        return [line for line in self.lines if line.label.casefold() == wanted]
+        return self._named.get(label.casefold(), [])
 
     def get(self, *labels: str) -> str | None:
         """The value under a path of labels; None when it is not there, or there are several that differ."""
@@ -47,18 +54,24 @@ class Section:
             yield from line.walk()
 
 
+@lru_cache(maxsize=8)
 def parse(text: str) -> Section:
-    """The whole text as a tree by indentation; a GPU's title begins anew, even where the indentation was lost."""
+    """The whole text as a tree by indentation; a GPU's title begins anew, even where the indentation was lost.
+
+    To be read only: who asks again about a text that was just parsed gets the same tree.
+    """
     root = Section()
     open_sections = [root]
     for line in whole_lines(text):
-        found = LINE.fullmatch(line.expandtabs().rstrip())
-        if found is None:
+        line = line.expandtabs().rstrip()
+        words = line.lstrip(" ")
+        if not words or words[0].isspace():
             continue
-        depth = -1 if TITLE.fullmatch(found["label"]) else len(found["indent"])
+        label, *value = COLON.split(words, maxsplit=1)
+        depth = -1 if TITLE.fullmatch(label) else len(line) - len(words)
         while open_sections[-1].depth >= depth:
             open_sections.pop()
-        section = Section(" ".join(found["label"].split()), (found["value"] or "").strip() or None, depth)
+        section = Section(" ".join(label.split()), "".join(value).strip() or None, depth)
         open_sections[-1].lines.append(section)
         open_sections.append(section)
     return root

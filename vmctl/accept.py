@@ -1,7 +1,8 @@
 """Acceptance of an empty card: what vmctl says of it against what it does, round by round, and a guest that sees it.
 
 Every round makes each type up to its limit and one more, which must be refused, and boots a small guest with one
-share. All of it bears notes and a mark: what a killed run leaves, the next one (or the next apply) takes away.
+share. Over all rounds each legal place is tried by itself. All of it bears notes and a mark: what a killed run leaves,
+the next one (or the next apply) takes away.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from uuid import NAMESPACE_OID, uuid5
 
 from vmctl import __version__, gpus, guest_trial, observe, state
 from vmctl.answers.cards import gpu_json
-from vmctl.card import GPU, Cell, ProvidedVGPU, Slot, Unknown, VGPUType
+from vmctl.card import GPU, Cell, ProvidedVGPU, Regime, Slot, Unknown, VGPUType
 from vmctl.documents import SCHEMA, Json
 from vmctl.errors import Code, VmctlError, bad_input
 from vmctl.guest_trial import GuestTrial
@@ -31,22 +32,29 @@ PAUSE_SECONDS = 0.2
 """Between two rounds, so that an apply which waits for the lock gets it: nobody stands in a queue for it."""
 
 
+SERVICES = ("nvidia-persiste", "nvidia-vgpu-mgr", "nvidia-vgpud")
+"""Of the driver itself, which may have a card open all the time; the kernel cuts names at 15 bytes."""
+
+
 @dataclass(frozen=True)
 class TypeTrial:
     """One type made up to its limit: what was said, what was made, and how the one more was refused."""
 
     type: str
-    predicted: int
+    predicted: int | None
     created: int
     refusal: str | None  # of the first that was not made; None: even the one more was
     seconds: float
-    left: str | None = None  # why something could not be released
+    trouble: str | None = None  # what is wrong whatever the numbers are
+    cells: tuple[Cell, ...] = ()  # the places that were tried by themselves
 
     @property
     def problem(self) -> str | None:
         """What is wrong with it, in a sentence."""
-        if self.left is not None:
-            return f"{self.type} was not released: {self.left}"
+        if self.trouble is not None:
+            return f"{self.type} {self.trouble}"
+        if self.predicted is None:
+            return f"{self.type}: how many fit could not be told."
         if self.refusal is None:
             return f"{self.type}: {self.predicted} were predicted, and one more was made."
         if self.created != self.predicted:
@@ -77,7 +85,7 @@ def accept(site: Site, address: str, rounds: int, image: str, told: Callable[[st
     """
     began = site.host.now()
     with connect(site.libvirt_uri) as hypervisor:
-        bench = Bench(site, hypervisor, _normalised(address), image)
+        bench = Bench(site, hypervisor, _normalised(address), image, rounds)
         with state.locked(site.lock, LOCK_SECONDS):
             bench.clear()
             before, whose = bench.empty_card()
@@ -140,6 +148,7 @@ class Bench:
     hypervisor: Hypervisor
     address: str
     image: str
+    rounds: int
     machine: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -157,6 +166,7 @@ class Bench:
         """The same where nobody uses it. Raises VmctlError that names who does."""
         gpu, whose = self.card()
         by = list(users(gpu, whose))
+        by += [str(each) for each in gpus.having_open(self.site.host, gpu.address) if each.command not in SERVICES]
         if by:
             what = f"GPU {gpu.address} is in use: {'; '.join(by)}."
             raise VmctlError(Code.BUSY, what, "Accept a card while it is empty.", retry=True)
@@ -172,7 +182,7 @@ class Bench:
         gpu, _ = self.empty_card()
         try:
             kinds = [kind for kind in gpu.types if kind.cells]
-            tried = tuple(self._try(gpu, kind) for kind in kinds)
+            tried = tuple(self._try(gpu, kind, number) for kind in kinds)
             kind = kinds[(number - 1) % len(kinds)]
             wanted = next(self._wanted(gpu, kind))
             guest = guest_trial.boot(self.site, self.hypervisor, wanted, self.machine, self.image)
@@ -180,21 +190,58 @@ class Bench:
             self.clear()
         return Round(number, tried, guest)
 
-    def _try(self, gpu: GPU, kind: VGPUType) -> TypeTrial:
-        began, refusal, left = time.monotonic(), None, None
+    def _try(self, gpu: GPU, kind: VGPUType, number: int) -> TypeTrial:
+        began, refusal = time.monotonic(), None
         made: list[ProvidedVGPU] = []
         wanted = self._wanted(gpu, kind)
-        while len(made) <= kind.free and refusal is None:
+        cells, troubles = self._try_cells(gpu, kind, number)
+        predicted = kind.free
+        while len(made) <= (kind.free or 0) and refusal is None:
             try:
                 made.append(gpus.provide(self.site.host, next(wanted), self.machine))
             except VmctlError as error:
                 refusal = error.what
+                troubles += [] if error.code == Code.NO_CAPACITY else [f"failed, and was not refused: {error.what}"]
+            if len(made) == 1 and refusal is None:
+                predicted = self._more(kind.name)
+        troubles += self._released(made)
+        if predicted is not None and len(made) != predicted + 1 and len(made) == kind.free:
+            troubles.append(f"had room for {predicted} more after the first, as vmctl said; {len(made) - 1} were made")
+        seconds = round(time.monotonic() - began, 3)
+        return TypeTrial(kind.name, kind.free, len(made), refusal, seconds, next(iter(troubles), None), cells)
+
+    def _more(self, kind: str) -> int | None:
+        """How many more of a type vmctl says the card takes now."""
+        return next((each.free for each in self.card()[0].types if each.name == kind), 0)
+
+    def _try_cells(self, gpu: GPU, kind: VGPUType, number: int) -> tuple[tuple[Cell, ...], list[str]]:
+        """A round's part of the legal places, each by itself on the empty card, and where vmctl was wrong about it."""
+        if kind.regime not in (Regime.MIXED, Regime.MIG):
+            return (), []  # they have no place of their own
+        cells, troubles = tuple(sorted(kind.cells)[number - 1 :: self.rounds]), []
+        for cell in cells:
+            uuid = str(uuid5(NAMESPACE_OID, f"{self.machine} {kind.name} at {cell}"))
+            wanted = WantedVGPU(uuid, gpu.address, kind.name, kind.regime, cell, None, kind.slots[0])
+            try:
+                share = gpus.provide(self.site.host, wanted, self.machine)
+            except VmctlError as error:
+                if cell in kind.free_cells or error.code != Code.NO_CAPACITY:
+                    troubles.append(f"at {list(cell)} was not made: {error.what}")
+                continue
+            troubles += self._released([share])
+            if cell not in kind.free_cells:
+                troubles.append(f"at {list(cell)} was made, though the place was not said to be free.")
+        return cells, troubles
+
+    def _released(self, made: Sequence[ProvidedVGPU]) -> list[str]:
+        """Take shares away, the last one first; gives what went wrong."""
+        troubles = []
         for share in reversed(made):
             try:
                 gpus.release(self.site.host, share)
             except VmctlError as error:
-                left = error.what
-        return TypeTrial(kind.name, kind.free, len(made), refusal, round(time.monotonic() - began, 3), left)
+                troubles.append(f"was not released: {error.what}")
+        return troubles
 
     def _wanted(self, gpu: GPU, kind: VGPUType) -> Iterator[WantedVGPU]:
         """Shares of a type at one legal place after the other; then at places that are taken, or are none."""
@@ -240,6 +287,7 @@ def _round_json(each: Round) -> Json:
                 "predicted": trial.predicted,
                 "created": trial.created,
                 "refusal": trial.refusal,
+                "cells": [list(cell) for cell in trial.cells],
                 "seconds": trial.seconds,
                 "problem": trial.problem,
             }

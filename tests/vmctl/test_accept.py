@@ -134,7 +134,7 @@ def test_a_card_that_takes_fewer_than_it_says_is_not_accepted(site: Site, monkey
 
     def boasting(host: Any) -> list[Any]:
         def more(kind: VGPUType) -> VGPUType:
-            return replace(kind, free=kind.free + 2) if kind.name == "L40S-48Q" else kind
+            return replace(kind, free=(kind.free or 0) + 2) if kind.name == "L40S-48Q" else kind
 
         return [replace(gpu, types=tuple(map(more, gpu.types))) for gpu in truth(host)]
 

@@ -80,7 +80,11 @@ def _mode(mode: Json | None) -> str | None:
 
 
 def _type(kind: Json) -> Json:
-    return kind | {"free cells": " ".join(_range(cell) for cell in kind["free_cells"])}
+    return kind | _counts(kind) | {"free cells": " ".join(_range(cell) for cell in kind["free_cells"])}
+
+
+def _counts(kind: Json) -> Json:
+    return {key: _or_unknown(kind[key]) for key in ("max", "free")}
 
 
 def _held(vgpu: Json) -> Json:
@@ -120,7 +124,7 @@ def show_types(document: Json) -> None:
     """The vGPU types of a host, and how many more of each every GPU takes."""
     console = Console()
     rows = [
-        offer | {"name": kind["name"], "frame buffer MiB": _or_unknown(kind["frame_buffer_mib"])}
+        offer | _counts(offer) | {"name": kind["name"], "frame buffer MiB": _or_unknown(kind["frame_buffer_mib"])}
         for kind in document["types"]
         for offer in kind["gpus"]
     ]
@@ -159,9 +163,9 @@ def show_acceptance(document: Json) -> None:
 def _tried(rounds: list[Json], kind: str) -> Json:
     """One type over all rounds."""
     trials = [trial for each in rounds for trial in each["types"] if trial["type"] == kind]
-    counts = {key: sorted({trial[key] for trial in trials}) for key in ("predicted", "created")}
+    counts = {key: sorted({str(_or_unknown(trial[key])) for trial in trials}) for key in ("predicted", "created")}
     slowest = max(trial["seconds"] for trial in trials)
-    return {"type": kind, "seconds": slowest} | {key: " or ".join(map(str, each)) for key, each in counts.items()}
+    return {"type": kind, "seconds": slowest} | {key: " or ".join(each) for key, each in counts.items()}
 
 
 def _result(guest: Json) -> str:

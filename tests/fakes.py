@@ -169,6 +169,25 @@ class FullHost(FakeHost):
         return [step("provide", order["machine"], error)]
 
 
+class RefusingHost(FakeHost):
+    """The driver refuses every share on the first GPU, whatever its counters say; the host takes the next place."""
+
+    meanwhile: Callable[[], object] = staticmethod(lambda: None)  # what happens while it works
+
+    def start(self, order: dict[str, Any]) -> list[dict[str, Any]]:
+        if order["machine"] in self.guests:
+            return super().start(order)
+        self.meanwhile()
+        vgpus = []
+        for vgpu in order["vgpus"]:
+            places = [place for place in (vgpu, *vgpu["alternatives"]) if place["gpu"] != self.gpus[0]["address"]]
+            if not places:
+                error = {"code": "no_capacity", "what": "No GPU gives a share.", "remedy": "Look.", "retry": True}
+                return [step("provide", order["machine"], error)]
+            vgpus.append(vgpu | places[0])
+        return super().start(order | {"vgpus": vgpus})
+
+
 class DeafHost(FakeHost):
     """Takes the call and never answers; only the caller's limit ends it."""
 

@@ -3,7 +3,7 @@
 A write that makes something scarcer locks first, then checks, plans and inserts; one that gives back locks nothing.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -24,6 +24,7 @@ from portal.bookings.plan import Cell, Period, Spot
 from portal.bookings.rules import Wish
 from portal.bookings.states import HOLDING, WAITING, Status, may_become
 from portal.errors import Forbidden
+from portal.inventory.models import GPU
 from portal.machines import actions as machines
 
 EXCLUSION_VIOLATION = "23P01"
@@ -153,6 +154,33 @@ def _move_tiles(moves: Collection[tuple[UUID, Cell, int]]) -> None:
 def _check_tiles_now() -> None:
     with connection.cursor() as cursor:
         cursor.execute("set constraints one_cell, one_slot, one_handle immediate")
+
+
+def relocate(tile: UUID, *, gpu: UUID, cell: Cell, slot: Cell, handle: int, now: datetime) -> bool:
+    """The host has made a share at another free place than planned: the tile goes there.
+
+    False: somebody has booked that place meanwhile, and nothing is written. Raises Busy.
+    """
+    placement = Placement.objects.select_related("gpu", "reservation").get(pk=tile)
+    to = GPU.objects.get(pk=gpu)
+    where = {"gpu": to, "iommu_group": to.iommu_key, "cell": NumericRange(*cell), "slot": NumericRange(*slot)}
+    attempt = partial(_relocate, placement, where | {"handle": handle}, now)
+    return locks.twice(attempt, seconds=settings.LOCK_TIMEOUT_SECONDS)
+
+
+def _relocate(placement: Placement, where: Mapping[str, Any], now: datetime, deadline: locks.Deadline) -> bool:
+    reservation, pools = placement.reservation, [placement.gpu.pool_id, where["gpu"].pool_id]
+    try:
+        with transaction.atomic():
+            locks.acquire(reservation.project_id, pools, deadline)
+            Placement.objects.filter(pk=placement.pk, held=True).update(**where)
+            Reservation.objects.filter(pk=reservation.pk).update(version=F("version") + 1)
+            audit.record(None, "made elsewhere", reservation, now=now, old=str(placement.gpu), new=str(where["gpu"]))
+    except IntegrityError as error:
+        if getattr(error.__cause__, "sqlstate", None) != EXCLUSION_VIOLATION:
+            raise
+        return False
+    return True
 
 
 @transaction.atomic

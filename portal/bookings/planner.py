@@ -4,7 +4,7 @@ Periods are half-open. The planner keeps what the exclusion constraints of Place
 only where somebody wrote past the locks.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import TypeVar
 from uuid import UUID
 
@@ -20,13 +20,18 @@ def choose(need: Need, period: Period, scene: Scene) -> Spot | None:
     Best: the type named first; then the card that already has this size and the fewest shares left, so that empty cards
     stay whole for other sizes; then the cell that leaves the smallest idle gaps before and after.
     """
-    ranked = [
-        (score, spot)
-        for order, card in enumerate(scene.cards)
-        if need.regime in card.regimes and has_room(card.host, need, period, scene)
-        for score, spot in _spots(need, period, card, scene, order)
-    ]
+    hosts = {card.host for card in scene.cards}
+    ranked = list(_ranked(need, period, scene, {host for host in hosts if has_room(host, need, period, scene)}))
     return min(ranked, key=lambda pair: pair[0])[1] if ranked else None
+
+
+def on_each_card(need: Need, period: Period, scene: Scene) -> list[Spot]:
+    """The best free place of every card, best first, whatever processors and memory are left."""
+    best: dict[UUID, Spot] = {}
+    hosts = {card.host for card in scene.cards}
+    for _, spot in sorted(_ranked(need, period, scene, hosts), key=lambda pair: pair[0]):
+        best.setdefault(spot.card.id, spot)
+    return list(best.values())
 
 
 def makes_way(need: Need, period: Period, scene: Scene) -> Spot | None:
@@ -71,6 +76,13 @@ def has_room(host: int, need: Need, period: Period, scene: Scene) -> bool:
 
 C = TypeVar("C")
 Score = tuple[int, int, int, float, int, int]
+
+
+def _ranked(need: Need, period: Period, scene: Scene, hosts: Collection[int]) -> Iterator[tuple[Score, Spot]]:
+    """Every free place on these hosts, with what is to be least in the best one."""
+    for order, card in enumerate(scene.cards):
+        if need.regime in card.regimes and card.host in hosts:
+            yield from _spots(need, period, card, scene, order)
 
 
 def _spots(need: Need, period: Period, card: Card, scene: Scene, order: int) -> Iterator[tuple[Score, Spot]]:

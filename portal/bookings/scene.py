@@ -1,6 +1,6 @@
 """Reads plan and facts from the database into the planner's values."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
@@ -89,6 +89,12 @@ def _offer(row: VGPUType) -> Offer:
 def _room(host: Host) -> Room:
     cpus = host.facts.get("vcpus")
     return Room(None if cpus is None else cpus * VCPUS_PER_CPU, host.facts.get("memory_mib"))
+
+
+def on_host(whole: Stage, host: int, model: str) -> Stage:
+    """The part of a stage that is on one host, on cards of one model."""
+    cards = tuple(card for card in whole.cards if (card.host, card.model) == (host, model))
+    return replace(whole, cards=cards, rooms=tuple(room for room in whole.rooms if room[0] == host))
 
 
 PLANNED = (

@@ -40,6 +40,8 @@ class Tile:
     start: datetime
     end: datetime
     slot: tuple[int, int] = (0, 1)
+    media: bool = False
+    alternatives: tuple[Tile, ...] = ()  # where else the share may be made if the GPU refuses it
 
 
 @dataclass(frozen=True)
@@ -248,8 +250,13 @@ def _vgpu(tile: Tile) -> dict[str, Any]:
         "cell": list(tile.cell) if tile.cell else None,
         "handle": tile.handle,
         "slot": list(tile.slot),
-        "alternatives": [],
+        "alternatives": [_place(other) for other in tile.alternatives],
     }
+
+
+def _place(tile: Tile) -> dict[str, Any]:
+    cell = list(tile.cell) if tile.cell else None
+    return {"gpu": tile.address, "cell": cell, "slot": list(tile.slot), "handle": tile.handle}
 
 
 def _seconds(span: timedelta) -> int:

@@ -9,13 +9,14 @@ from uuid import UUID
 
 from django.db.models import Q
 
-from portal.bookings import rules
+from portal.bookings import rules, scene
 from portal.bookings.models import Placement, Reservation
+from portal.bookings.plan import Period, Scene
 from portal.bookings.states import HOLDING, RUNNING, Status
 from portal.enforcement.desired import Fact, Lease, Seed, Tile
 from portal.enforcement.models import HostState
 from portal.inventory import card_settings
-from portal.inventory.models import Holding, Host
+from portal.inventory.models import GPU, Holding, Host
 from portal.machines.models import VirtualMachine
 
 
@@ -45,6 +46,7 @@ def _tile(placement: Placement) -> Tile:
         cell=None if whole else (placement.cell.lower, placement.cell.upper),
         handle=placement.handle,
         slot=(placement.slot.lower, placement.slot.upper),
+        media=placement.media,
         start=placement.period.lower,
         end=placement.period.upper,
     )
@@ -102,6 +104,16 @@ def _seed(reservation: Reservation) -> Seed:
         period=f"{start:%Y-%m-%d %H:%M}-{day}{end:%H:%M} {end:%Z}",
         licence=reservation.image.licence,
     )
+
+
+def around(reservation: Reservation, tile: Tile, now: datetime) -> tuple[Scene, Period]:
+    """What is planned and seen on the cards of the tile's model on its host, and the period that a place must be free
+    for: the whole of the tile's, so that the plan can follow."""
+    period = Period(tile.start, tile.end, tile.start - rules.policy().regime_change)
+    stage = scene.stage(reservation.flavor, reservation.machine, now=now)
+    gpu = GPU.objects.get(pk=tile.gpu)
+    here = scene.on_host(stage, gpu.host_id, gpu.model)
+    return scene.fill(here, since=period.guard, until=period.end, now=now), period
 
 
 def facts(host: Host) -> list[Fact]:

@@ -19,10 +19,11 @@ from django.urls import reverse
 from portal import nudge
 from portal.bookings import actions as bookings
 from portal.bookings.models import Reservation
+from portal.bookings.plan import EVERYTHING
 from portal.bookings.states import Status
-from portal.enforcement import actions, desired, reading, signals, verdict
+from portal.enforcement import actions, desired, elsewhere, reading, signals, verdict
 from portal.enforcement.actions import Turn
-from portal.enforcement.desired import Lease, Tile
+from portal.enforcement.desired import Fact, Lease, Tile
 from portal.enforcement.report import Report
 from portal.enforcement.verdict import Verdict
 from portal.inventory import actions as inventory
@@ -69,6 +70,7 @@ def prepare(turn: Turn, *, now: datetime) -> Question:
     held = reading.tiles(turn.host)
     leases = [_stopped_at_its_end(one, held, now) for one in reservations]
     leases = _started(turn.host, reservations, leases, now)
+    leases = _with_alternatives(turn.host, reservations, leases, now)
     call = desired.Call(
         portal=UUID(settings.PORTAL_ID),
         host=turn.host.name,
@@ -118,18 +120,59 @@ def _started(host: Host, reservations: Sequence[Reservation], leases: list[Lease
     return going
 
 
+def _with_alternatives(
+    host: Host, reservations: Sequence[Reservation], leases: Sequence[Lease], now: datetime
+) -> list[Lease]:
+    """The leases, of which those that are being started may go elsewhere when their GPU refuses them."""
+    facts = reading.facts(host)
+    addresses = dict(host.gpus.values_list("pk", "address"))
+    asked = {reservation.pk: reservation for reservation in reservations}
+    taken = [tile for lease in leases for tile in lease.tiles]
+    found = []
+    for lease in leases:
+        tiles = lease.tiles
+        if lease.status == Status.STARTING:
+            tiles = tuple(_with_others(tile, asked[lease.reservation], taken, facts, addresses, now) for tile in tiles)
+            taken += [place for tile in tiles for place in tile.alternatives]
+        found.append(replace(lease, tiles=tiles))
+    return found
+
+
+def _with_others(
+    tile: Tile,
+    reservation: Reservation,
+    taken: Sequence[Tile],
+    facts: Sequence[Fact],
+    addresses: Mapping[UUID, str],
+    now: datetime,
+) -> Tile:
+    scene, period = reading.around(reservation, tile, now)
+    return replace(tile, alternatives=elsewhere.alternatives(tile, scene, period, taken, facts, addresses))
+
+
 @transaction.atomic
 def record(turn: Turn, question: Question, document: Mapping[str, Any], report: Report, *, now: datetime) -> None:
     """Write down what the host answered. Superseded when somebody newer has talked to it: then nothing is written."""
     actions.fence(turn)
-    verdicts = verdict.judge(report, question.leases)
+    leases = _where_they_are(question.leases, report, now)
+    verdicts = verdict.judge(report, leases)
     touched = [one for one in verdicts if _record_lease(one, now)]
     _record_machines(turn.host, report, now)
-    _record_gpus(turn.host, report, question.leases, now)
+    _record_gpus(turn.host, report, leases, now)
     inventory.record_capacity(turn.host, document.get("capacity", {}), now=now)
     drift = verdict.drift(report, question.asked, now)
     actions.record_answer(turn, document, report, drift_seconds=drift, now=now)
     _tell(turn.host, touched)
+
+
+def _where_they_are(leases: Sequence[Lease], report: Report, now: datetime) -> list[Lease]:
+    """The leases with their tiles where the host has made their shares, as far as the plan could follow."""
+    places = {}
+    for tile, place in elsewhere.moved(leases, report.vgpus):
+        where: dict[str, Any] = {"cell": place.cell or EVERYTHING, "slot": place.slot, "handle": place.handle}
+        if bookings.relocate(tile.uuid, gpu=place.gpu, **where, now=now):
+            places[tile.uuid] = place
+    return [replace(lease, tiles=tuple(places.get(tile.uuid, tile) for tile in lease.tiles)) for lease in leases]
 
 
 def _record_lease(seen: Verdict, now: datetime) -> bool:

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from portal.bookings.states import Status
 from portal.enforcement.desired import Lease
+from portal.enforcement.elsewhere import stands
 from portal.enforcement.report import Report, SeenMachine, SeenVGPU, Step
 
 UP = frozenset({"running"})
@@ -24,7 +25,7 @@ class Held:
     """A holding to be stored: something observed on a GPU that no booking accounts for now."""
 
     vgpu: SeenVGPU
-    kind: str  # foreign | overdue | stuck
+    kind: str  # foreign | overdue | stuck | misplaced
     detail: str
 
 
@@ -90,16 +91,19 @@ def first_error(steps: Iterable[Step], machine: UUID) -> str:
 
 
 def holdings(report: Report, leases: Sequence[Lease], now: datetime) -> list[Held]:
-    """vGPUs on the host that no lease accounts for now: somebody else's, past their end, or left behind."""
-    owners = {tile.uuid: lease for lease in leases for tile in lease.tiles}
+    """vGPUs on the host that no lease accounts for now: somebody else's, past their end, left behind, or misplaced."""
+    owners = {tile.uuid: (lease, tile) for lease in leases for tile in lease.tiles}
     running = {machine.machine for machine in report.machines}
     found = []
     for vgpu in report.vgpus:
-        lease = owners.get(vgpu.uuid) if vgpu.uuid else None
+        lease, tile = owners.get(vgpu.uuid, (None, None)) if vgpu.uuid else (None, None)
         if vgpu.ours is False or (vgpu.ours is None and lease is None):
             found.append(Held(vgpu, "foreign", f"{vgpu.type} is not one of this portal's vGPUs."))
         elif lease is None or lease.status == Status.ENDING or lease.end <= now:
             found.append(_left(vgpu, vgpu.machine in running))
+        elif tile is not None and not stands(vgpu, tile):
+            what = f"{vgpu.type} of a booking was made here instead of on {tile.address}, and this place is booked."
+            found.append(Held(vgpu, "misplaced", f"{what} End one of the two bookings."))
     return found
 
 

@@ -220,7 +220,7 @@ def foreign(size: str = "", cell: tuple[int, int] | None = None, handle: int | N
 
 
 def cells(*names: str, facts: tuple[Fact, ...]) -> list[Cell | None]:
-    return [spot and spot.cell for spot in placed(*names, facts=facts)]
+    return [spot.cell if spot else None for spot in placed(*names, facts=facts)]
 
 
 def test_what_is_somebody_elses_takes_its_own_cells_and_no_others() -> None:

@@ -71,6 +71,7 @@ def test_what_is_booked_can_be_made(layout: str, tmp_path: Path, db: None) -> No
             for vgpu in machine.vgpus:
                 held.append(gpus.provide(simulated, vgpu, machine.machine))
                 assert (held[-1].type, held[-1].gpu) == (name, vgpu.gpu)
+                assert regime == "equal" or held[-1].cell in (None, vgpu.cell)
                 made += 1
             if len(held) == most(name, regime):
                 break

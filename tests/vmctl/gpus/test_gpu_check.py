@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -17,11 +18,16 @@ from vmctl.simulate import SimulatedHost
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.mark.parametrize("flags", [[], ["-S"]])
-def test_it_prints_one_document_whatever_is_missing(flags: list[str]) -> None:
-    """With -S not even the libraries of the environment are there."""
+@pytest.mark.parametrize("bare", [False, True])
+def test_it_prints_one_document_whatever_is_missing(tmp_path: Path, bare: bool) -> None:
+    """On a bare machine, where not even the libraries of the environment are there, nor any tool."""
     done = subprocess.run(
-        [sys.executable, *flags, "-m", "scripts.gpu_check"], cwd=ROOT, capture_output=True, text=True, check=True
+        [sys.executable, *(["-S"] if bare else []), "-m", "scripts.gpu_check"],
+        cwd=ROOT,
+        env=os.environ | ({"PATH": str(tmp_path)} if bare else {}),
+        capture_output=True,
+        text=True,
+        check=True,
     )
     document = json.loads(done.stdout)
     assert {"nvml", "nvidia_smi", "sysfs", "inventory", "vmctl"} <= set(document)

@@ -90,44 +90,37 @@ def test_a_tree_of_an_older_version_is_refused_in_words(make: Make) -> None:
         prepare(host.root, "t4")
 
 
-WORKER = """
-import sys, random
-from pathlib import Path
-from vmctl.simulate import SimulatedHost
-root, seed = sys.argv[1:]
-host = SimulatedHost("killed", root=Path(root), state_dir=Path(root).parent / "state")
-chance = random.Random(int(seed))
-functions = [f"0000:26:00.{number}" for number in (4, 5, 6, 7)]
-print("ready", flush=True)
-while True:
-    try:
-        what = chance.randrange(8)
-        if what == 0:
-            host.run(["sriov-manage", chance.choice(["-e", "-d"]), "0000:26:00.0"])
-        elif what == 1:
-            host.run(["nvidia-smi", "vgpu", "-i", "0", "-shm", chance.choice("01")])
-        else:
-            path = host.pci(chance.choice(functions)) / "nvidia/current_vgpu_type"
-            host._store(path, chance.choice(["1155", "1152", "1150", "0", "0"]))
-    except OSError:
-        pass
-"""
-
-
-def worker(root: Path, seed: int) -> subprocess.Popen[bytes]:
-    child = subprocess.Popen(
-        [sys.executable, "-c", WORKER, str(root), str(seed)], stdout=subprocess.PIPE, cwd=Path(__file__).parents[3]
-    )
-    assert child.stdout is not None
-    child.stdout.readline()
+def worker(root: Path, seed: int) -> int:
+    """The pid of a process that changes this and that until it is killed."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work(SimulatedHost("killed", root=root, state_dir=root.parent / "state"), random.Random(seed))
+        finally:
+            os._exit(1)
     return child
 
 
-def end(child: subprocess.Popen[bytes]) -> None:
-    os.kill(child.pid, signal.SIGKILL)
-    child.wait()
-    assert child.stdout is not None
-    child.stdout.close()
+def work(host: SimulatedHost, chance: random.Random) -> None:
+    functions = [f"0000:26:00.{number}" for number in (4, 5, 6, 7)]
+    while True:
+        try:
+            what = chance.randrange(8)
+            if what == 0:
+                host.run(["sriov-manage", chance.choice(["-e", "-d"]), "0000:26:00.0"])
+            elif what == 1:
+                host.run(["nvidia-smi", "vgpu", "-i", "0", "-shm", chance.choice("01")])
+            else:
+                path = host.pci(chance.choice(functions)) / "nvidia/current_vgpu_type"
+                host._store(path, chance.choice(["1155", "1152", "1150", "0", "0"]))
+        except OSError:
+            pass
+
+
+def end(child: int) -> bool:
+    """End it; tells whether it was at work until then."""
+    os.kill(child, signal.SIGKILL)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
 
 
 def test_killed_anywhere_the_next_process_finds_a_whole_tree(make: Make) -> None:
@@ -137,7 +130,7 @@ def test_killed_anywhere_the_next_process_finds_a_whole_tree(make: Make) -> None
     for seed in range(8):
         child = worker(host.root, seed)
         time.sleep(chance.uniform(0.02, 0.15))
-        end(child)
+        assert end(child)
         again = SimulatedHost("again", root=host.root, state_dir=host.state_dir)
         agrees(again)
         for function in again.names(again.path("/sys/bus/pci/devices")):
@@ -208,10 +201,9 @@ def test_two_at_once_never_make_two_sizes(make: Make) -> None:
             state = json.loads((host.root / STATE_FILE).read_text())["cards"]["0000:26:00.0"]
             kinds = {vgpu["kind"] for vgpu in state["vgpus"].values()}
             assert state["mixed"] or len(kinds) <= 1
-        assert [child.poll() for child in children] == [None, None]
     finally:
-        for child in children:
-            end(child)
+        at_work = [end(child) for child in children]
+    assert at_work == [True, True]
     agrees(SimulatedHost("after", root=host.root, state_dir=host.state_dir))
 
 

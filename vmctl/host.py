@@ -103,13 +103,13 @@ class Host:
     def pci(self, address: str) -> Path:
         return self.path(f"/sys/bus/pci/devices/{address}")
 
-    def read(self, path: Path) -> str:
+    def read(self, path: Path | str) -> str:
         """The text of a file without its last line break. Raises OSError; undecodable bytes are replaced."""
         # Without a buffer: one look at a host reads more than a thousand small files.
         with open(path, "rb", buffering=0) as file:
             return file.readall().decode(errors="replace").rstrip("\n")
 
-    def read_or_none(self, path: Path) -> str | None:
+    def read_or_none(self, path: Path | str) -> str | None:
         """The same, None when it is absent or cannot be read."""
         try:
             return self.read(path)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from vmctl import mark as marks
+from vmctl.answers.cards import gaps_json
 from vmctl.card import Unknown
 from vmctl.documents import SCHEMA, Json
 from vmctl.errors import VmctlError
@@ -73,7 +74,7 @@ def usage(site: Site, hypervisor: Hypervisor | None, now: datetime, why: str = "
         "observed_at": now.isoformat(),
         "machines": machines,
         "gpus": [_gpu(card) for card in cards],
-        "unknown": [{"what": gap.what, "reason": gap.reason} for gap in unknown],
+        "unknown": gaps_json(unknown),
     }
 
 

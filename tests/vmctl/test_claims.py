@@ -88,6 +88,6 @@ def test_a_function_that_a_stopped_domain_names_is_taken_for_everybody_else(base
     xml = f"<domain><name>old</name><uuid>{name_uuid('old')}</uuid><devices>{hostdev}</devices></domain>"
     (base / "domains" / f"{name_uuid('old')}.off").write_text(xml)
     wanted = machine("a", vgpus=[vgpu("a", gpu=L40S, type="L40S-12Q", handle=None)])
-    report = applying.apply(site, desired.parse(json.dumps(document(wanted))), NOW)
+    report: Any = applying.apply(site, desired.parse(json.dumps(document(wanted))), NOW)
     assert [step["error"] for step in report["steps"]] == [None, None, None]
     assert [made.device for made in Ledger(site.host.state_dir)] == ["0000:26:00.5"]

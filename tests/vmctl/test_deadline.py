@@ -45,7 +45,7 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
 
 def apply(site: Site, *machines: Json, budget: float, **other: Any) -> list[tuple[str, str]]:
     text = json.dumps(document(*machines, stop_grace_seconds=0, **other))
-    report = applying.apply(site, desired.parse(text), NOW, budget)
+    report: Any = applying.apply(site, desired.parse(text), NOW, budget)
     return [(step["kind"], "done" if step["done"] else step["error"]["code"]) for step in report["steps"]]
 
 

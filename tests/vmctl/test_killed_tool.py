@@ -24,6 +24,7 @@ from vmctl import apply as applying
 from vmctl.commands import Answer, run_command
 from vmctl.errors import VmctlError
 from vmctl.host import Host
+from vmctl.model import DesiredState
 from vmctl.plan import desired
 from vmctl.simulate import SimulatedHost, reboot
 from vmctl.site import Site
@@ -131,7 +132,7 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
         yield simulated_site(base, "l40s")
 
 
-def wanted() -> desired.DesiredState:
+def wanted() -> DesiredState:
     text = document(machine("a", vgpus=[vgpu("a", gpu=L40S, type="L40S-12Q")]), stop_grace_seconds=0)
     return desired.parse(json.dumps(text))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from tests.vmctl.build import (
 )
 from vmctl import gpus, simulate
 from vmctl.answers import cards as cards_report
-from vmctl.answers import report
+from vmctl.answers import catalogue, report
 from vmctl.answers.report import Outcome
 from vmctl.card import (
     GPU,
@@ -190,6 +191,24 @@ def test_every_field_of_a_card_comes_through() -> None:
         False,
     )
     assert (nobodys["machine"], nobodys["ours"]) == (None, False)
+
+
+def test_a_number_that_nobody_told_is_null_and_never_0() -> None:
+    untold = replace(full_card("x", "y"), handles=None)
+    untold = replace(untold, types=(replace(untold.types[0], max=None, free=None, free_cells=()),))
+    whole: Any = cards_report.gpus_json("sim", NOW, True, [untold], Whose({}, frozenset()))
+    check("gpus", whole)
+    check("report", report.report_json(observed(gpus=(untold,)), None))
+    check("types", catalogue.types_json("sim", NOW, True, [untold]))
+    (card,) = whole["gpus"]
+    assert (card["handles"], card["types"][0]["max"], card["types"][0]["free"]) == (None, None, None)
+
+
+def test_how_much_of_a_node_is_taken_comes_through() -> None:
+    nodes = (NumaNode(0, "0-1", 4096, used_mib=1024),)
+    found: Any = report.report_json(observed(capacity=Capacity(2, 4096, 10000, nodes)), None)
+    check("report", found)
+    assert found["capacity"]["nodes"] == [{"node": 0, "vcpus": 2, "memory_mib": 4096, "used_memory_mib": 1024}]
 
 
 def test_an_error_fits() -> None:

@@ -13,7 +13,7 @@ import pytest
 from tests.vmctl.build import HOST, NOW, OTHER_PORTAL, document, state
 from vmctl.errors import Code, VmctlError
 from vmctl.ledger import Ledger, Made
-from vmctl.state import after_call, check_call, locked, recall, remember
+from vmctl.state import after_call, check_call, damaged, locked, recall, remember
 
 MADE = Made("uuid", "machine", "0000:3b:00.0", "T4-4Q")
 
@@ -47,6 +47,14 @@ def test_a_damaged_memory_is_not_taken_for_none(tmp_path: Path, text: str) -> No
     with pytest.raises(VmctlError) as caught:
         recall(tmp_path)
     assert caught.value.exit_code == 3
+
+
+def test_a_file_that_this_user_may_not_read_is_not_called_damaged() -> None:
+    error = damaged(Path("/x/memory.json"), PermissionError(13, "Permission denied"))
+    assert (error.what, error.remedy) == (
+        "vmctl's own file /x/memory.json may not be read by this user.",
+        "Run vmctl as root.",
+    )
 
 
 @pytest.mark.field("A13")

@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
-from vmctl.card import GPU, HOLDERS, CardChange, CardSettings, Framework, Knob, ProvidedVGPU, Regime, Scheduler
+from vmctl.card import GPU, HOLDERS, CardChange, CardSettings, Framework, Knob, ProvidedVGPU, Regime
 from vmctl.errors import Code, VmctlError
 from vmctl.model import DesiredMachine, Place, WantedVGPU
 from vmctl.observation import Observation, Whose
@@ -93,14 +93,9 @@ def _scheduler(gpu: GPU, settings: CardSettings, fresh: bool) -> tuple[CardChang
     wanted = settings.scheduler
     if wanted is None or settings.regime is Regime.WHOLE:
         return ()
-    if fresh or (gpu.scheduler is not None and not _same(gpu.scheduler, wanted)):
+    if fresh or (gpu.scheduler is not None and not gpu.scheduler.serves(wanted)):
         return (CardChange(gpu.address, Knob.SCHEDULER, wanted),)
     return ()
-
-
-def _same(found: Scheduler, wanted: Scheduler) -> bool:
-    """Whether a policy is the wanted one; a time slice that nobody asked for is the driver's own."""
-    return found.policy is wanted.policy and wanted.time_slice_us in (None, found.time_slice_us)
 
 
 # The host -----------------------------------------------------------------------------------------

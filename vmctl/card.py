@@ -83,6 +83,10 @@ class Scheduler:
     policy: Policy
     time_slice_us: int | None = None
 
+    def serves(self, wanted: Scheduler) -> bool:
+        """Whether a card with this is set as wanted; a time slice that nobody asked for is the driver's own."""
+        return self.policy is wanted.policy and wanted.time_slice_us in (None, self.time_slice_us)
+
 
 @dataclass(frozen=True)
 class CardSettings:

@@ -29,6 +29,7 @@ class Made:
     cell: Cell | None = None
     slot: Slot | None = None
     handle: int | None = None
+    profile_id: int | None = None  # MIG: the profile of its GPU instance
     driver_id: str | None = None  # vendor VFIO: the type's number, which is all that its function shows
     drivers: Mapping[str, str] = field(default_factory=dict)  # whole: each function of the group and its driver before
     vfs: int = 0  # whole: how many virtual functions were on before

@@ -11,12 +11,12 @@ from vmctl.checks.finding import Answer, Evidence, failed, not_applicable, passe
 from vmctl.checks.look import AS_ROOT, SMI, SSHD, TOOLS, Look
 from vmctl.commands import Missing, TooSlow
 from vmctl.errors import Code, VmctlError
+from vmctl.gpus.functions import SRIOV_MANAGE
 
 APPARMOR = "/sys/module/apparmor/parameters/enabled"
 SELINUX = "/sys/fs/selinux/enforce"
 DENIED = re.compile(r"apparmor=\"DENIED\".*(libvirt|qemu)|avc:\s+denied.*(svirt|qemu)", re.IGNORECASE)
 FOLDERS = ("/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/local/sbin", "/usr/local/bin")
-SRIOV_MANAGE = "/usr/lib/nvidia/sriov-manage"
 CLASS = 30
 """A class opens so many consoles at once; the portal carries all of a host's over few connections."""
 SSHD_CONFIG = "/etc/ssh/sshd_config"

@@ -9,6 +9,7 @@ from vmctl.checks.finding import Answer, Evidence, failed, not_applicable, passe
 from vmctl.checks.look import Look
 from vmctl.errors import VmctlError
 from vmctl.gpus.cards import doubtful, is_vfio
+from vmctl.gpus.functions import SRIOV_MANAGE
 
 # These leave the factory with their screen outputs on (dossier 1.0), and offer no vGPU until that is changed.
 DISPLAY_CARDS = {
@@ -18,7 +19,6 @@ DISPLAY_CARDS = {
     "26b1": "RTX 6000 Ada",
     "26b2": "RTX 5000 Ada",
 }
-SRIOV_MANAGE = "/usr/lib/nvidia/sriov-manage"
 FIRMWARE = "Switch on SR-IOV, ARI and decoding above 4G (large MMIO) in the firmware set-up, then reboot."
 NO_ROOM = ("not enough MMIO resources for SR-IOV", "can't assign VF BAR", "SR-IOV: bus number out of range")
 

@@ -11,13 +11,14 @@ from vmctl.checks.finding import Answer, Evidence, failed, not_applicable, passe
 from vmctl.checks.look import SMI, Look
 from vmctl.errors import VmctlError
 from vmctl.gpus.cards import is_vfio
+from vmctl.gpus.functions import SRIOV_MANAGE
 
 MODULE = "/sys/module/nvidia/version"
 PROC = "/proc/driver/nvidia/version"
 LIBRARIES = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib")
 RELEASE = re.compile(r"\b\d{3}\.\d+(?:\.\d+)?\b")
 MANAGERS = ("nvidia-vgpud.service", "nvidia-vgpu-mgr.service")
-PACKAGE_FILES = ("/usr/bin/nvidia-vgpu-mgr", "/usr/bin/nvidia-vgpud", "/usr/lib/nvidia/sriov-manage")
+PACKAGE_FILES = ("/usr/bin/nvidia-vgpu-mgr", "/usr/bin/nvidia-vgpud", SRIOV_MANAGE)
 HOST_DRIVER = "Install NVIDIA's vGPU host driver of a release that lists this card, and reboot."
 MISMATCH = re.compile(r"version mismatch|API mismatch", re.IGNORECASE)
 

@@ -10,11 +10,11 @@ from vmctl.checks import distribution, units
 from vmctl.checks.finding import Answer, Evidence, failed, not_applicable, passed, unknown, warned
 from vmctl.checks.look import Look
 from vmctl.errors import VmctlError
+from vmctl.machine.launch import VENDOR_VFIO_SINCE
+from vmctl.machine.picture import FUNCTIONS_SINCE
 
 Version = tuple[int, int, int]
 OLDEST: Version = (9, 0, 0)  # Debian 12's; older ones were never tried
-VENDOR_VFIO: Version = (9, 7, 0)  # variant drivers are accepted (dossier 6.1)
-PICTURE: Version = (10, 3, 0)  # display and ramfb of a PCI function (dossier 6.1)
 SOCKETS = ("/run/libvirt/libvirt-sock", "/run/libvirt/virtqemud-sock")
 GUESTS = ("/etc/default/libvirt-guests", "/etc/sysconfig/libvirt-guests")
 REFUSED = re.compile(r"permission denied|authentication|access denied|polkit", re.IGNORECASE)
@@ -34,13 +34,14 @@ def version(look: Look) -> Answer:
     evidence = [Evidence(uri, f"libvirt {_text(found)}")]
     vendor = [gpu.address for gpu in look.gpus if gpu.framework is Framework.VENDOR_VFIO]
     evidence += [Evidence(address, "shares by the vendor's VFIO framework") for address in vendor]
-    if vendor and found < VENDOR_VFIO:
-        return failed(f"Update libvirt to {_text(VENDOR_VFIO)} or newer: older ones refuse these shares.", *evidence)
+    if vendor and found < VENDOR_VFIO_SINCE:
+        remedy = f"Update libvirt to {_text(VENDOR_VFIO_SINCE)} or newer: older ones refuse these shares."
+        return failed(remedy, *evidence)
     if found < OLDEST:
         return warned(f"Update libvirt to {_text(OLDEST)} or newer.", *evidence)
-    if vendor and found < PICTURE:
-        remedy = f"Update libvirt to {_text(PICTURE)} or newer for a vGPU's picture; until then the boot console stays."
-        return warned(remedy, *evidence)
+    if vendor and found < FUNCTIONS_SINCE:
+        remedy = f"Update libvirt to {_text(FUNCTIONS_SINCE)} or newer for a vGPU's picture"
+        return warned(f"{remedy}; until then the boot console stays.", *evidence)
     return passed(*evidence)
 
 

@@ -18,7 +18,7 @@ from vmctl.card import GPU, Unknown
 from vmctl.checks.together import together
 from vmctl.errors import Code, VmctlError
 from vmctl.gpus import cards
-from vmctl.gpus.driver import facts
+from vmctl.gpus.driver import facts, lock
 from vmctl.gpus.driver.answers import DriverFacts
 from vmctl.host import Answer, Host
 from vmctl.hypervisor import connect
@@ -176,7 +176,7 @@ def look_at(site: Site) -> Look:
         "KVM": lambda: _accelerator(host),
         "libvirt": lambda: _libvirt(site),
         "disk space": lambda: _free(site),
-        SMI: lambda: host.driver_tool(SMI.split(), limit=COMMAND_SECONDS, changes=False),
+        SMI: lambda: _smi(host),
     }
     for command in COMMANDS:
         questions[command] = partial(host.run, command.split(), limit=COMMAND_SECONDS)
@@ -190,6 +190,12 @@ def _cards(host: Host) -> Cards:
         gaps = tuple(Unknown(what, told.what) for what in DRIVER_FIELDS)
         told = {card.address: DriverFacts(unknown=gaps) for card in cards.cards(host)}
     return tuple(gpus.inventory(host, told)), told
+
+
+def _smi(host: Host) -> Answer:
+    """What nvidia-smi says of all cards. It holds them meanwhile, so nobody may be changing one."""
+    with lock.looking(host):
+        return host.driver_tool(SMI.split(), limit=COMMAND_SECONDS, changes=False)
 
 
 def _accelerator(host: Host) -> Accelerator:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from vmctl.card import HOLDERS, ProvidedVGPU, Regime
 from vmctl.errors import Code, VmctlError
-from vmctl.gpus import cards, drain
+from vmctl.gpus import cards, drain, processes
 from vmctl.gpus.address import normalise
 from vmctl.gpus.cards import Card, doubtful
 from vmctl.gpus.changes import change
@@ -26,6 +26,7 @@ __all__ = [
     "device",
     "devices",
     "doubtful",
+    "having_open",
     "inventory",
     "normalise",
     "provide",
@@ -40,10 +41,11 @@ def provided(host: Host) -> list[ProvidedVGPU]:
     return [share for card in survey.cards for share in shares_on(survey, card)]
 
 
-def provide(host: Host, wanted: WantedVGPU, machine: str = "") -> ProvidedVGPU:
+def provide(host: Host, wanted: WantedVGPU, machine: str = "", taken: frozenset[str] = frozenset()) -> ProvidedVGPU:
     """See to it that a wanted share exists, at one of its places; twice is as good as once.
 
-    Raises VmctlError (of the first place), and then nothing of it is there.
+    `taken`: addresses of functions that domains name which are not ours, running or off. Raises VmctlError (of the
+    first place), and then nothing of it is there.
     """
     noted = Ledger(host.state_dir).get(wanted.uuid)
     there = (noted.gpu, noted.cell) if noted is not None else None
@@ -51,7 +53,7 @@ def provide(host: Host, wanted: WantedVGPU, machine: str = "") -> ProvidedVGPU:
     # Where it lies already comes first, or asking twice would move it from an alternative to the planned place.
     for place in sorted(wanted.places, key=lambda each: (each.gpu, each.cell) != there):
         try:
-            return _provide_at(host, place, machine)
+            return _provide_at(host, place, machine, taken)
         except VmctlError as error:
             if error.code != Code.NO_CAPACITY:
                 raise
@@ -92,17 +94,23 @@ def devices(host: Host, share: ProvidedVGPU) -> tuple[Device, ...]:
     return (device(share), *more)
 
 
-def _provide_at(host: Host, wanted: WantedVGPU, machine: str) -> ProvidedVGPU:
+def having_open(host: Host, gpu: str) -> list[processes.Holder]:
+    """The processes that have a card or a virtual function of it open."""
+    card = _card(host, gpu)
+    return processes.having_open(host, (card.address, *(function.address for function in card.virtual)))
+
+
+def _provide_at(host: Host, wanted: WantedVGPU, machine: str, taken: frozenset[str]) -> ProvidedVGPU:
     _leave_other_place(host, wanted, machine)
     card, survey = _card(host, wanted.gpu), Survey(host)
-    way, order = way_for(card, wanted.regime), Order(wanted, machine, survey.ledger)
+    way, order = way_for(card, wanted.regime), Order(wanted, machine, survey.ledger, taken=taken)
     _refuse_regime(survey, card, wanted)
     try:
         if wanted.regime is Regime.MIXED:
             mixed.refuse_taken(wanted, shares_on(survey, card), survey.of(card))
         if wanted.regime is not Regime.MIG:
             return way.provide(host, card, order)
-        mig.make_room(host, card, order, survey.of(card))
+        order = mig.make_room(host, card, order, survey.of(card))
         return landing.provide(host, card, order, way.provide, way.release)
     except VmctlError as error:
         if wanted.regime is Regime.MIG:

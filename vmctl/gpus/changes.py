@@ -5,16 +5,16 @@ What the tools answer says little (field log A20, A24): what counts is what the 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
-from vmctl import state
 from vmctl.card import CardChange, Knob, Mode, Policy, Scheduler
 from vmctl.errors import Code, VmctlError
 from vmctl.gpus import cards, drain, functions
 from vmctl.gpus.cards import Card
-from vmctl.gpus.driver.answers import DriverFacts
+from vmctl.gpus.driver import lock, time_slices
 from vmctl.gpus.shares import Survey
-from vmctl.host import Host
+from vmctl.host import Answer, Host
 
 LIMIT = 60.0  # seconds for one call of nvidia-smi
 POLICIES = {Policy.BEST_EFFORT: "1", Policy.EQUAL_SHARE: "2", Policy.FIXED_SHARE: "3"}
@@ -23,19 +23,22 @@ REBINDS = (Knob.VFS, Knob.MIG)
 """What takes the card from its driver for a moment, or needs it alone: then nobody at all may have it open."""
 
 
-def change(host: Host, wanted: CardChange) -> None:
+def change(host: Host, wanted: CardChange, seconds: float | None = None) -> None:
     """See to it that a card is set so. Does nothing where it is, or will be after the reset that is due already.
 
-    Raises VmctlError: busy (retry) that names the holders while the card is not empty; failed where nothing came of it.
+    `seconds`: the most that it may take. Raises VmctlError: busy (retry) that names the holders while the card is not
+    empty; later (retry) where there is too little time; failed where nothing came of it.
     """
-    survey = Survey(host)
-    card = _card(host, wanted)
-    if _is_so(survey, card, wanted):
-        return
-    drain.refuse_held(survey, card)
-    if wanted.knob in REBINDS:
-        drain.refuse_open(survey, card)
-    said = _carry_out(host, card, wanted)
+    host = host if seconds is None else host.by(time.monotonic() + seconds)
+    with lock.alone(host):
+        survey = Survey(host, locked=True)
+        card = _card(host, wanted)
+        if _is_so(survey, card, wanted):
+            return
+        drain.refuse_held(survey, card)
+        if wanted.knob in REBINDS:
+            drain.refuse_open(survey, card)
+        said = _carry_out(host, card, wanted)
     after = Survey(host)
     if not _is_so(after, _card(host, wanted), wanted):
         now = _shown(after, _card(host, wanted), wanted.knob)
@@ -60,8 +63,8 @@ def _is_so(survey: Survey, card: Card, wanted: CardChange) -> bool:
     match wanted.wanted:
         case None:
             return card.vfs is not None and now == card.vfs.total
-        case Scheduler(policy, slice_us):
-            return isinstance(now, Scheduler) and now.policy == policy and slice_us in (None, now.time_slice_us)
+        case Scheduler():
+            return isinstance(now, Scheduler) and now.serves(wanted.wanted)
         case value:
             return now == value
 
@@ -75,7 +78,7 @@ def _shown(survey: Survey, card: Card, knob: Knob) -> int | bool | Scheduler | N
         Knob.MIG: _pending(told.mig),
         Knob.ECC: _pending(told.ecc),
         Knob.MIXED: told.mixed,
-        Knob.SCHEDULER: told.scheduler,
+        Knob.SCHEDULER: time_slices.scheduler(survey.host, card.address, told),
     }
     return values[knob]
 
@@ -94,12 +97,11 @@ def _carry_out(host: Host, card: Card, wanted: CardChange) -> str:
         case Knob.MIG, bool(mode):
             return _set_mig(host, card, mode)
         case Knob.MIXED, bool(mode):
-            return _smi(host, "vgpu", "-i", card.address, "-shm", str(int(mode)))
+            return _said(_smi(host, "vgpu", "-i", card.address, "-shm", str(int(mode))))
         case Knob.ECC, bool(mode):
-            return _smi(host, "-i", card.address, "-e", str(int(mode)))
-        case Knob.SCHEDULER, Scheduler(policy, slice_us):
-            words = ["vgpu", "set-scheduler-state", "-i", card.address, "-p", POLICIES[policy]]
-            return _smi(host, *words, *_slice(slice_us))
+            return _said(_smi(host, "-i", card.address, "-e", str(int(mode))))
+        case Knob.SCHEDULER, Scheduler() as scheduler:
+            return _set_scheduler(host, card, scheduler)
         case knob, value:
             raise VmctlError(Code.BAD_INPUT, f"{knob} cannot be set to {value!r}.", "Look at docs/schemas.")
     return ""
@@ -110,29 +112,30 @@ def _slice(slice_us: int | None) -> Sequence[str]:
     return () if slice_us is None else ("-a", "0", "-ts", str(slice_us * 1000))
 
 
+def _set_scheduler(host: Host, card: Card, wanted: Scheduler) -> str:
+    """The slice is noted once the tool took it: an empty card shows the policy alone (time_slices.py)."""
+    words = ["vgpu", "set-scheduler-state", "-i", card.address, "-p", POLICIES[wanted.policy]]
+    answer = _smi(host, *words, *_slice(wanted.time_slice_us))
+    if answer.status == 0:
+        time_slices.remember(host, card.address, wanted)
+    return _said(answer)
+
+
 def _set_mig(host: Host, card: Card, mode: bool) -> str:
-    """Virtual functions block the mode, so they go first and come back after it.
-
-    Not while a reset is due: with functions on, the card would keep its old mode at a reset.
-    """
-    had = card.vfs.enabled if card.vfs is not None else 0
-    if had:
-        functions.set_count(host, card, 0)
-    try:
-        said = _smi(host, "-i", card.address, "-mig", str(int(mode)))
-    finally:
-        told = Survey(host).facts.get(card.address, DriverFacts())
-        due = told.mig is not None and told.mig.current != told.mig.pending
-        now = cards.find(host, card.address)
-        if had and now is not None and not due:
-            functions.set_count(host, now, had)
-    return said
+    """Virtual functions block the mode: whoever plans takes them away before, and brings them back after."""
+    if card.vfs is not None and card.vfs.enabled:
+        what = f"MIG on GPU {card.address} changes only without virtual functions; it has {card.vfs.enabled}."
+        raise VmctlError(Code.FAILED, what, "Take its virtual functions away first.")
+    time_slices.forget(host, card.address)
+    return _said(_smi(host, "-i", card.address, "-mig", str(int(mode))))
 
 
-def _smi(host: Host, *words: str) -> str:
-    """Run nvidia-smi while nobody else looks at a card; gives what it said. Raises VmctlError where it is missing."""
-    with state.locked(host.gpus_lock, functions.LOCK_SECONDS):
-        answer = host.driver_tool(["nvidia-smi", *words], limit=LIMIT, changes=True)
+def _smi(host: Host, *words: str) -> Answer:
+    """Run nvidia-smi, which changes something. Raises VmctlError where it is missing."""
+    return host.driver_tool(["nvidia-smi", *words], limit=LIMIT, changes=True)
+
+
+def _said(answer: Answer) -> str:
     return " ".join((answer.output + answer.errors).split())
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from vmctl.card import Framework, ProvidedVGPU
 from vmctl.errors import Code, VmctlError
 from vmctl.gpus import processes
 from vmctl.gpus.cards import Card
+from vmctl.gpus.layers import mig, places
 from vmctl.gpus.shares import Survey
 from vmctl.gpus.ways import groups
 from vmctl.gpus.ways.choice import shares_on
@@ -18,18 +20,22 @@ def refuse_held(survey: Survey, card: Card, *, but: str | None = None, group: bo
     around = groups.members(survey.host, card.address) if group else ()
     for other in survey.cards:
         if other.address == card.address or other.address in around:
-            held = [share for share in shares_on(survey, other) if share.uuid is None or share.uuid != but]
+            held = [share for share in _on(survey, other) if share.uuid is None or share.uuid != but]
             if held:
                 names = ", ".join(f"{each.type} on {each.parent} ({each.uuid or 'not ours'})" for each in held)
                 what = f"GPU {card.address} is not empty: there is {names}."
                 raise VmctlError(Code.BUSY, what, "Wait until it is released.", retry=True)
 
 
+def _on(survey: Survey, card: Card) -> list[ProvidedVGPU]:
+    """Every share on a card, and every GPU instance that is nobody's we know."""
+    if card.framework is not Framework.MDEV_PF:
+        mig.refuse_untold(card.address, survey.of(card))
+    found = shares_on(survey, card)
+    return found + places.foreign(survey, card, found)
+
+
 def refuse_open(survey: Survey, card: Card) -> None:
     """Raise VmctlError (busy) while a process has the card open: rebinding it would sleep in the kernel (B10)."""
     functions = (card.address, *(function.address for function in card.virtual))
-    nodes = processes.gpu_nodes(survey.host, card.address) | processes.function_nodes(survey.host, *functions)
-    holders = processes.holding(survey.host, nodes)
-    if holders:
-        what = f"GPU {card.address} is held by {processes.named(holders)}."
-        raise VmctlError(Code.BUSY, what, "End them, then try again.", retry=True)
+    processes.refuse_open(survey.host, card.address, functions)

@@ -10,19 +10,17 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from vmctl import state
 from vmctl.errors import Code, VmctlError
-from vmctl.gpus import cards, mdev_bus, processes
+from vmctl.gpus import cards, mdev_bus, processes, vf_type
 from vmctl.gpus.cards import NVIDIA, Card
-from vmctl.gpus.ways import vendor_vfio
+from vmctl.gpus.driver import time_slices
 from vmctl.host import Host
 
 SRIOV_MANAGE = "/usr/lib/nvidia/sriov-manage"
 LIMIT = 60.0  # seconds for one call; it rebinds the card and waits for its functions
+USUAL = 10.0  # seconds that a call takes; with less it is not begun, for it would be ended half-way
 TRIES = 5
 PAUSE = 1.0  # seconds between two tries
-LOCK_SECONDS = 30.0
-"""How long a change of a card waits for those who only look."""
 PASSING = "unbindlock"
 """What the tool says while somebody else looks at the card; mostly that passes (dossier 9, row 15)."""
 
@@ -30,8 +28,9 @@ PASSING = "unbindlock"
 def set_count(host: Host, card: Card, wanted: int | None) -> None:
     """See to it that a card has so many virtual functions; None: as many as it can have. 0: none.
 
-    Raises VmctlError: where one of them is in use, and where the kernel shows another number afterwards. That the
-    functions are there does not mean that the driver is done with them: that takes up to 30 s more.
+    The caller holds the cards' lock alone. Raises VmctlError: where one of them is in use, where there is no time
+    left, and where the kernel shows another number afterwards. That the functions are there does not mean that the
+    driver is done with them: that takes up to 30 s more.
     """
     if card.vfs is None:
         raise VmctlError(Code.FAILED, f"GPU {card.address} has no virtual functions.", "Look at vmctl check.")
@@ -42,11 +41,11 @@ def set_count(host: Host, card: Card, wanted: int | None) -> None:
     if users:
         what = f"The virtual functions of GPU {card.address} cannot be changed: {'; '.join(users)}."
         raise VmctlError(Code.BUSY, what, "Wait until the card is empty.", retry=True)
-    with state.locked(host.gpus_lock, LOCK_SECONDS):
-        if card.vendor == NVIDIA and host.path(SRIOV_MANAGE).exists():
-            said = _by_tool(host, card, number)
-        else:
-            said = _by_kernel(host, card, number)
+    time_slices.forget(host, card.address)
+    if card.vendor == NVIDIA and host.path(SRIOV_MANAGE).exists():
+        said = _by_tool(host, card, number)
+    else:
+        said = _by_kernel(host, card, number)
     after = cards.find(host, card.address)
     enabled = after.vfs.enabled if after is not None and after.vfs is not None else None
     if enabled != number:
@@ -65,7 +64,7 @@ def in_use(host: Host, card: Card) -> Iterator[str]:
     for function in card.virtual:
         if function.address in parents:
             yield f"the vGPU {parents[function.address]} is on {function.address}"
-        elif vendor_vfio.current(host, function.address) is not None:
+        elif vf_type.current(host, function.address) is not None:
             yield f"a vGPU is on {function.address}"
     holders = processes.holding(host, processes.function_nodes(host, *(each.address for each in card.virtual)))
     if holders:
@@ -77,12 +76,17 @@ def _by_tool(host: Host, card: Card, number: int) -> str:
     command = [SRIOV_MANAGE, "-e" if number else "-d", card.address]
     said = ""
     for attempt in range(TRIES):
+        if host.left(LIMIT) < USUAL:
+            break
         if attempt:
             time.sleep(PAUSE)
         answer = host.driver_tool(command, limit=LIMIT, reading=_numvfs(card), changes=True)
         said = " ".join((answer.output + answer.errors).split())
         if PASSING not in said.lower():
             return said
+    if not said:
+        what = f"There was no time left to switch the virtual functions of GPU {card.address}."
+        raise VmctlError(Code.LATER, what, "Nothing to do.", retry=True)
     holders = processes.holding(host, processes.gpu_nodes(host, card.address) | {"/dev/nvidiactl"})
     who = processes.named(holders) or "a process that this user cannot see"
     what = f"sriov-manage does not get hold of GPU {card.address} ({said}); it is held by {who}."

@@ -8,6 +8,7 @@ from dataclasses import replace
 from vmctl.card import GPU, HOLDERS, Framework, ProvidedVGPU, Regime, Unknown, VFs, VGPUType
 from vmctl.errors import VmctlError
 from vmctl.gpus.cards import NVIDIA, Card
+from vmctl.gpus.driver import time_slices
 from vmctl.gpus.driver.answers import DriverFacts
 from vmctl.gpus.layers import places, rulers
 from vmctl.gpus.shares import Offers, Survey
@@ -32,20 +33,24 @@ def inventory(host: Host, told: Mapping[str, DriverFacts] | None = None) -> list
 
 
 def _seen(survey: Survey, card: Card) -> GPU:
+    """A card with whatever is on it. Where more may be there than can be seen, nothing is told to be free."""
+    held: list[ProvidedVGPU] = []
     try:
-        return _gpu(survey, card, shares_on(survey, card))
+        held += shares_on(survey, card)
+        held += places.foreign(survey, card, held)
     except VmctlError as error:
-        gpu = _gpu(survey, card, None)
+        gpu = _gpu(survey, card, held, whole=False)
         return replace(gpu, unknown=_by_field([*gpu.unknown, Unknown(HOLDERS, error.what)]))
+    return _gpu(survey, card, held)
 
 
-def _gpu(survey: Survey, card: Card, held: Sequence[ProvidedVGPU] | None) -> GPU:
-    """`held`: the shares on the card; None: not to be told."""
+def _gpu(survey: Survey, card: Card, held: Sequence[ProvidedVGPU], *, whole: bool = True) -> GPU:
+    """`held`: the shares on the card; `whole`: those are all."""
     host, told, regime = survey.host, survey.of(card), survey.regime(card)
     way = WAYS.get(card.framework)
     found = way.look(survey, card) if way is not None else Offers()
-    vfs = _vfs(card, held)
-    types = rulers.ruled(regime, found.offers, held or (), told, vfs.free if vfs is not None else None)
+    vfs = _vfs(card, held) if whole else card.vfs
+    types = rulers.ruled(regime, found.offers, held, told, vfs.free if vfs is not None else None)
     node = host.read_or_none(card.folder / "numa_node") or "-1"
     regimes = _regimes(host, card, regime, types)
     gpu = GPU(
@@ -69,11 +74,11 @@ def _gpu(survey: Survey, card: Card, held: Sequence[ProvidedVGPU] | None) -> GPU
         mig=told.mig,
         ecc=told.ecc,
         mixed=told.mixed,
-        scheduler=told.scheduler,
-        types=types if held is not None else tuple(replace(kind, free=0, free_cells=()) for kind in types),
-        holders=tuple(_licensed(survey, share, told) for share in held or ()),
+        scheduler=time_slices.scheduler(host, card.address, told),
+        types=types if whole else tuple(replace(kind, free=None, free_cells=()) for kind in types),
+        holders=tuple(_licensed(survey, share, told) for share in held),
     )
-    gaps = [*card.unknown, *found.unknown, *rulers.untold(regime, found.offers, held or (), told), *_of(card, told)]
+    gaps = [*card.unknown, *found.unknown, *rulers.untold(regime, found.offers, held, told), *_of(card, told)]
     return replace(gpu, unknown=_by_field([*gaps, *_untold(gpu)]))
 
 
@@ -90,6 +95,8 @@ def _untold(gpu: GPU) -> list[Unknown]:
         gaps.append(Unknown("frame_buffer_mib", "No type of the card tells how much there is."))
     if gpu.uuid is None and gpu.vendor == NVIDIA:
         gaps.append(Unknown("uuid", "NVIDIA's driver does not tell it: the card is not on it, or it is not there."))
+    if gpu.handles is None:
+        gaps.append(Unknown("handles", "No type of the card tells how many there can be."))
     return gaps
 
 
@@ -117,9 +124,9 @@ def _change_seconds(card: Card) -> int:
     return REBIND_SECONDS if card.vfs is None or card.framework is Framework.PASSTHROUGH else FUNCTIONS_SECONDS
 
 
-def _vfs(card: Card, held: Sequence[ProvidedVGPU] | None) -> VFs | None:
-    if card.vfs is None or held is None:
-        return card.vfs
+def _vfs(card: Card, held: Sequence[ProvidedVGPU]) -> VFs | None:
+    if card.vfs is None:
+        return None
     taken = {share.parent for share in held}
     return replace(card.vfs, free=sum(function.address not in taken for function in card.virtual))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -25,12 +25,13 @@ TRIES = 4
 class Survey:
     """One look at a host's cards; each source is asked once, and only when somebody wants it.
 
-    `told`: what the driver told already; None: it is asked.
+    `told`: what the driver told already; None: it is asked. `locked`: the caller holds the cards' lock.
     """
 
-    def __init__(self, host: Host, told: Mapping[str, DriverFacts] | None = None) -> None:
+    def __init__(self, host: Host, told: Mapping[str, DriverFacts] | None = None, *, locked: bool = False) -> None:
         self.host = host
         self._told = told
+        self._locked = locked
 
     @cached_property
     def cards(self) -> list[Card]:
@@ -38,7 +39,7 @@ class Survey:
 
     @cached_property
     def facts(self) -> Mapping[str, DriverFacts]:
-        return facts.read(self.host) if self._told is None else self._told
+        return facts.read(self.host, locked=self._locked) if self._told is None else self._told
 
     @cached_property
     def ledger(self) -> Ledger:
@@ -46,9 +47,9 @@ class Survey:
         return Ledger(self.host.state_dir)
 
     @cached_property
-    def opened(self) -> frozenset[str]:
-        """The nodes of devices that some process has open, as far as this user can see."""
-        return frozenset(holder.node for holder in processes.everyone(self.host))
+    def users(self) -> processes.Holders:
+        """Which processes have a device open, as far as this user can see."""
+        return processes.everyone(self.host)
 
     @cached_property
     def mediated(self) -> list[mdev_bus.Device]:
@@ -81,6 +82,15 @@ class Survey:
             return provided(card, uuid, kind, parent, made)
         return provided(card, uuid, kind, parent, None, self.regime(card) or Regime.EQUAL)
 
+    def driven(self, address: str) -> bool:
+        """Whether a process drives a function that nobody noted. Raises VmctlError where that cannot be told."""
+        if processes.function_nodes(self.host, address) & self.users.nodes:
+            return True
+        if self.users.whole or not cards.is_vfio(self.host.link(self.host.pci(address) / "driver")):
+            return False
+        what = f"Whether a machine has {address} cannot be told: not every process could be looked at."
+        raise VmctlError(Code.COULD_NOT_TELL, what, "Run vmctl as root on the host itself.", retry=True)
+
     def made_on(self, card: Card) -> Iterator[Made]:
         """What vmctl made on a card."""
         return (made for made in self.ledger if made.gpu == card.address)
@@ -93,6 +103,8 @@ class Order:
     wanted: WantedVGPU
     machine: str
     ledger: Ledger
+    profile_id: int | None = None  # MIG: the profile of its GPU instance
+    taken: frozenset[str] = frozenset()  # functions that domains name which are not ours
 
     @property
     def moved(self) -> bool:
@@ -117,6 +129,7 @@ class Order:
                 device=device,
                 cell=wanted.cell,
                 slot=wanted.slot,
+                profile_id=self.profile_id,
                 **({"handle": wanted.handle} | more),
             )
         )
@@ -135,8 +148,14 @@ class Offers:
     """How a card can be cut now: what the driver offers, how many shares can exist, and what could not be read."""
 
     offers: tuple[Offer, ...] = ()
-    handles: int = 0
+    handles: int | None = 0  # None: not told
     unknown: tuple[Unknown, ...] = ()
+
+
+def together(rooms: Sequence[int | None]) -> int | None:
+    """The room of all functions of a card. Where some do not tell, the others' is the least; nothing is no answer."""
+    found = sum(room or 0 for room in rooms)
+    return None if not found and None in rooms else found
 
 
 def provided(

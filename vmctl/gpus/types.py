@@ -8,9 +8,9 @@ from pathlib import Path
 
 from vmctl.card import Unknown
 from vmctl.gpus.cards import MDEV_TYPES
+from vmctl.gpus.type_names import memory_of, plain, series_of
 from vmctl.host import Host
 
-NAME = re.compile(r".+-(?P<gigabytes>\d+)(?P<series>[QBAC])\d*(ME)?")
 APERTURES = re.compile(r".+-GVTg_V\d+_(\d+)")
 """Intel GVT-g: the last number is how many of this type the graphics memory holds (dossier 1.6)."""
 
@@ -52,17 +52,17 @@ def offered(host: Host, address: str) -> tuple[list[OfferedType], list[Unknown]]
     return types, unknown
 
 
-def room(host: Host, address: str, known: list[OfferedType]) -> tuple[dict[str, int], list[Unknown]]:
+def room(host: Host, address: str, known: list[OfferedType]) -> tuple[dict[str, int | None], list[Unknown]]:
     """Only the counters, by type id: for the second and later functions of a card, which have the same types."""
     names, unknown = _names(host, address)
     called = {kind.driver_id: kind.name for kind in known}
-    free = {}
+    free: dict[str, int | None] = {}
+    above = host.pci(address) / MDEV_TYPES
     for name in names:
-        folder = host.pci(address) / MDEV_TYPES / name
-        count = _counter(host, folder)
-        free[name] = count or 0
+        count = _counter(host, f"{above}/{name}")
+        free[name] = count
         if count is None:
-            unknown.append(_unread(host, address, called.get(name, name), folder))
+            unknown.append(_unread(host, address, called.get(name, name), above / name))
     return free, unknown
 
 
@@ -74,23 +74,6 @@ def _names(host: Host, address: str) -> tuple[list[str], list[Unknown]]:
     if not names:
         return [], [Unknown("types", f"The driver lists no vGPU types on {address}.")]
     return names, []
-
-
-def plain(name: str) -> str:
-    """A type's name without the prefix that some drivers print."""
-    return name.removeprefix("GRID ").removeprefix("NVIDIA ")
-
-
-def memory_of(name: str) -> int | None:
-    """The frame buffer in MiB that a type's name tells (dossier 2); None when it tells none."""
-    parts = NAME.fullmatch(name)
-    return int(parts["gigabytes"]) * 1024 if parts is not None else None
-
-
-def series_of(name: str) -> str:
-    """The letter of a type's series; nothing where its name has none."""
-    parts = NAME.fullmatch(name)
-    return parts["series"] if parts is not None else ""
 
 
 def read_type(host: Host, folder: Path) -> OfferedType:
@@ -131,8 +114,8 @@ def _number(pattern: str, text: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def _counter(host: Host, folder: Path) -> int | None:
-    return _number(r"^\s*(\d+)\s*$", host.read_or_none(folder / "available_instances") or "")
+def _counter(host: Host, folder: Path | str) -> int | None:
+    return _number(r"^\s*(\d+)\s*$", host.read_or_none(f"{folder}/available_instances") or "")
 
 
 def _unread(host: Host, address: str, name: str, folder: Path) -> Unknown:

@@ -10,7 +10,6 @@ from vmctl.simulate.layouts import Card
 from vmctl.simulate.state import State
 
 VFIO = "vfio-pci"
-UNSET = "(null)"
 
 
 def owner(kernel: Kernel, function: str) -> Card | None:

@@ -110,8 +110,9 @@ class SimulatedHost(Host):
     def _store(self, path: Path, value: str) -> None:
         fault = faults.take(self.root, self._inside(path))
         if fault is not None:
-            time.sleep(min(fault.delay, self.write_limit))
-            if fault.delay > self.write_limit:
+            limit = self.left(self.write_limit)
+            time.sleep(min(fault.delay, limit))
+            if fault.delay > limit:
                 raise self._asleep(path)
             if fault.error is not None:
                 number = int(getattr(errno, fault.error))
@@ -123,7 +124,7 @@ class SimulatedHost(Host):
     def _answered(self, path: Path, value: str) -> None:
         """Write, and wait while the kernel sleeps; not for ever."""
         kernel = Kernel(self.root.resolve())
-        end = time.monotonic() + self.write_limit
+        end = time.monotonic() + self.left(self.write_limit)
         while True:
             try:
                 attributes.write(kernel, path, value)

@@ -39,6 +39,8 @@ def build(root: Path, layout: str) -> None:
     tree.file("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "0")
     tree.file("proc/interrupts", " 24:          0  IR-PCI-MSI-0000:00:1c.0    0-edge      pcieport")
     tree.file("usr/sbin/mdevctl", "")
+    tree.file("proc/1/comm", "systemd")
+    tree.folder("proc/1/fd")
     for folder in ("sys/bus/pci/devices", "sys/bus/pci/drivers/vfio-pci", "sys/class/iommu/dmar0", "dev/vfio"):
         tree.folder(folder)
     tree.file("sys/bus/pci/drivers_probe", "", 0o200)

@@ -36,7 +36,7 @@ def _said(kernel: Kernel, words: Words, card: Visible) -> list[str]:
     if "-q" in words or "--query" in words:
         return _active(kernel, card)
     if "-ss" in words:
-        return _scheduler(card)
+        return _scheduler(kernel, card)
     if "-s" in words or "-c" in words:
         creatable = "-c" in words
         kinds = [kind for kind in card.card.board.types() if not creatable or _takes(card, kind)]
@@ -132,12 +132,15 @@ def _one(card: Visible, key: str) -> Rows:
     )
 
 
-def _scheduler(card: Visible) -> list[str]:
-    own = card.own
-    lines = [label(1, "Active vGPUs", str(len(own.vgpus))), label(1, "Scheduler Policy", POLICIES[own.policy])]
+def _scheduler(kernel: Kernel, card: Visible) -> list[str]:
+    """The time slice only where a vGPU runs (captured: nvidia-smi-vgpu-ss-idle.txt)."""
+    own, active = card.own, len(running(kernel, card))
+    lines = [label(1, "Active vGPUs", str(active)), label(1, "Scheduler Policy", POLICIES[own.policy])]
+    if not active:
+        return lines
     if own.time_slice_ns is not None:
         lines += [label(1, "ARR Mode", "Disabled"), label(1, "Time Slice(ns)", str(own.time_slice_ns))]
-    elif own.vgpus and own.policy != 1:
+    elif own.policy != 1:
         lines += [
             label(1, "ARR Mode", "Enabled"),
             label(1, "Average Factor", "33"),

@@ -17,7 +17,7 @@ from tests.vmctl.gpus.trees import function, kind, plant
 from vmctl import state
 from vmctl.card import Mode, Policy, Scheduler
 from vmctl.errors import VmctlError
-from vmctl.gpus.driver import facts
+from vmctl.gpus.driver import facts, lock
 from vmctl.gpus.driver.answers import DriverFacts, Instance, Profile
 from vmctl.host import Answer, Host
 
@@ -190,7 +190,7 @@ def test_no_call_may_take_more_than_is_left(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_nobody_looks_while_a_mode_is_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(facts, "LOCK_SECONDS", 0.1)
+    monkeypatch.setattr(lock, "LOOK_SECONDS", 0.1)
     here = host(tmp_path, l4_answers(), function(L4))
     with state.locked(here.gpus_lock):
         assert "mig" in gaps(facts.read(here)[L4])

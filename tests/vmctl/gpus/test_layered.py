@@ -53,7 +53,7 @@ def card(host: SimulatedHost, address: str) -> GPU:
     return next(each for each in gpus.inventory(host) if each.address == address)
 
 
-def free(host: SimulatedHost, address: str) -> dict[str, int]:
+def free(host: SimulatedHost, address: str) -> dict[str, int | None]:
     return {kind.name: kind.free for kind in card(host, address).types}
 
 

@@ -100,6 +100,7 @@ class Layered(RuleBasedStateMachine):
         """As many more as were promised are had, and then none."""
         kinds = self.look().types
         chosen = kinds[kind % len(kinds)]
+        assert chosen.free is not None
         if chosen.free > FEW:
             return
         before = set(self.model)

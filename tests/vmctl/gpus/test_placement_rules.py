@@ -92,7 +92,7 @@ def test_whatever_is_taken_of_what_is_offered_keeps_the_rules_and_free_is_how_ma
         take(kind, data.draw(st.sampled_from(kind.free_cells)))
     for kind in look().values():  # as many more as were promised are to be had, and not one more; then as before
         before = len(held)
-        for _ in range(kind.free):
+        for _ in range(kind.free or 0):
             now = look()[kind.name]
             take(now, now.free_cells[0])
         assert (look()[kind.name].free, look()[kind.name].free_cells) == (0, ())

@@ -17,7 +17,7 @@ from vmctl.card import CardChange, Knob, Regime
 from vmctl.simulate import SimulatedHost, reboot, reload_driver
 
 A40 = "0000:41:00.0"
-VFS, MIXED, MIG = (Knob.VFS, None), (Knob.MIXED, True), (Knob.MIG, True)
+VFS, OFF, MIXED, MIG = (Knob.VFS, None), (Knob.VFS, 0), (Knob.MIXED, True), (Knob.MIG, True)
 ROWS = [
     ("t4", "0000:3b:00.0", "T4-8Q", Regime.EQUAL, ()),
     ("gvtg", "0000:00:02.0", "i915-GVTg_V5_4", Regime.EQUAL, ()),
@@ -26,7 +26,7 @@ ROWS = [
     ("l40s", L40S, "L40S-8Q", Regime.EQUAL, (VFS,)),
     ("l40s", L40S, "L40S-8Q", Regime.MIXED, (VFS, MIXED)),
     ("a100-mig", A40, "A100D-3-40C", Regime.MIG, (VFS,)),
-    ("h100", H100, "H100-3-40C", Regime.MIG, (MIG, VFS)),
+    ("h100", H100, "H100-3-40C", Regime.MIG, (OFF, MIG, VFS)),
     ("flex", FLEX, "VF-1of4", Regime.VF, ((Knob.VFS, 4),)),
     ("h100", H100, "NVIDIA H100 PCIe", Regime.WHOLE, ()),
     ("a40-mixed", RTX_4000, "Quadro RTX 4000", Regime.WHOLE, ()),

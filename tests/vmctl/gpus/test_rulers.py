@@ -144,7 +144,7 @@ def test_no_more_are_free_than_functions_are() -> None:
 def test_what_mig_does_not_tell_is_named_and_nothing_is_free(told: DriverFacts, field: str) -> None:
     offers = [given_by.offer("A100D-1-10C")]
     (kind,) = rulers.ruled(Regime.MIG, offers, [], told)
-    assert (kind.free, kind.free_cells) == (0, ())
+    assert (kind.free, kind.free_cells) == (None, ())
     assert [gap.what for gap in rulers.untold(Regime.MIG, offers, [], told)] == [field]
 
 
@@ -210,7 +210,7 @@ def test_the_drivers_counter_and_the_functions_limit_what_is_free() -> None:
 def test_beside_a_share_whose_place_nobody_knows_nothing_is_free() -> None:
     told = given_by.mixed_card(given_by.GIB_48)
     foreign = share(mixed(told)["A40-4Q"], 3, None)
-    assert {kind.free for kind in mixed(told, [foreign]).values()} == {0}
+    assert {kind.free for kind in mixed(told, [foreign]).values()} == {None}
     gaps = rulers.untold(Regime.MIXED, [given_by.offer("A40-4Q")], [foreign], told)
     assert [gap.what for gap in gaps] == ["types.A40-4Q.free"]
 
@@ -220,7 +220,7 @@ def test_what_the_driver_does_not_tell_of_a_mixed_card_is_named() -> None:
     silent = replace(
         told, types={"A40-4Q": replace(told.types["A40-4Q"], creatable=None), "A40-8Q": TypeFacts("A40-8Q")}
     )
-    assert {name: kind.free for name, kind in mixed(silent).items()} == {"A40-4Q": 0, "A40-8Q": 0}
+    assert {name: kind.free for name, kind in mixed(silent).items()} == {"A40-4Q": None, "A40-8Q": None}
     offers = [given_by.offer(name) for name in silent.types]
     assert [gap.what for gap in rulers.untold(Regime.MIXED, offers, [], silent)] == [
         "types.A40-4Q.free",

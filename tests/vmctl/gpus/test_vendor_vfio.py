@@ -235,7 +235,7 @@ def test_a_function_that_does_not_tell_is_no_empty_one(bare: Host, garbage: str)
     (bare.pci(SECOND) / "nvidia/current_vgpu_type").write_text(garbage)
     gpu = card(bare, L40S)
     assert f"on {SECOND} cannot be told" in reasons(gpu)["holders"]
-    assert {each.free for each in gpu.types} == {0}
+    assert {each.free for each in gpu.types} == {None}
     assert gpu.vfs is not None
     assert gpu.vfs.free is None
     with pytest.raises(VmctlError, match="cannot be told"):
@@ -250,3 +250,12 @@ def test_a_function_that_is_not_ready_is_said_and_the_others_serve(bare: Host) -
     assert (gpu.handles, f"not ready on {FIRST}" in reasons(gpu)["types"]) == (1, True)
     made = gpus.provide(bare, want(L40S, "L40S-24Q", handle=0))
     assert made.parent == SECOND
+
+
+def test_a_type_that_leads_nowhere_beside_a_list_of_types_is_no_empty_function(bare: Host) -> None:
+    planted(bare, f"{HEADER}\n1155  : NVIDIA L40S-24Q\n", f"{HEADER}\n")
+    path = bare.pci(SECOND) / "nvidia/current_vgpu_type"
+    path.unlink()
+    assert f"on {SECOND} cannot be told" in reasons(card(bare, L40S))["holders"]
+    path.symlink_to("nowhere")
+    assert f"on {SECOND} cannot be told" in reasons(card(bare, L40S))["holders"]

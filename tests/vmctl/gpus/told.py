@@ -10,7 +10,8 @@ from vmctl.card import Mode
 from vmctl.gpus.driver import smi_tables
 from vmctl.gpus.driver.answers import DriverFacts, Profile, TypeFacts
 from vmctl.gpus.shares import Offer
-from vmctl.gpus.types import OfferedType, memory_of, series_of
+from vmctl.gpus.type_names import memory_of, series_of
+from vmctl.gpus.types import OfferedType
 
 FIXTURES = Path(__file__).parents[2] / "data/fixtures"
 ON = Mode(True, True)
@@ -54,7 +55,7 @@ def captured(lgip: str, lgipp: str) -> tuple[Profile, ...]:
 
 def mig_card(found: Sequence[Profile], types: Mapping[str, TypeFacts] | None = None) -> DriverFacts:
     """A card in MIG mode with no GPU instance on it."""
-    return DriverFacts(mig=ON, profiles=tuple(found), types=types or {}, instances=())
+    return DriverFacts(mig=ON, profiles=tuple(found), types=types or {}, instances=(), active=())
 
 
 def mixed_card(region: Mapping[str, tuple[int, Sequence[int]]]) -> DriverFacts:

@@ -10,11 +10,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from vmctl import state
 from vmctl.card import Framework, Scheduler, Unknown
 from vmctl.errors import VmctlError
 from vmctl.gpus import cards
 from vmctl.gpus.cards import Card
+from vmctl.gpus.driver import lock
 from vmctl.gpus.driver.answers import DriverFacts, Source, TypeFacts, Untold
 from vmctl.gpus.driver.kernel_log import KernelLog
 from vmctl.gpus.driver.nvml import NVML
@@ -24,7 +24,6 @@ from vmctl.host import Host
 T = TypeVar("T")
 
 DRIVER = "nvidia"
-LOCK_SECONDS = 2.0
 TOTAL_SECONDS = 12.0
 NVML_SECONDS = 5.0
 
@@ -72,11 +71,9 @@ def asked(host: Host, question: str, *, locked: bool = False) -> Iterator[Asked]
 def _lock(host: Host, stack: ExitStack) -> str | None:
     """Why the cards may not be looked at now; None: they may."""
     try:
-        stack.enter_context(state.locked(host.gpus_lock, LOCK_SECONDS, shared=True))
+        stack.enter_context(lock.looking(host))
     except VmctlError as error:
         return error.what
-    except OSError:
-        return None  # an ordinary user looks without it
     return None
 
 

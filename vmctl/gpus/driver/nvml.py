@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from vmctl.card import Mode, Policy, Scheduler
 from vmctl.gpus.address import normalise
 from vmctl.gpus.driver.answers import Active, GPUFigures, Instance, Load, Profile, TypeFacts, Untold, VGPUFigures
-from vmctl.gpus.driver.smi_cards import plain
+from vmctl.gpus.type_names import plain
 
 T = TypeVar("T")
 Json = Mapping[str, Any]

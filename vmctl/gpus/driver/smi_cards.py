@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 
 from vmctl.card import Mode, Policy, Scheduler
 from vmctl.gpus.driver.answers import Active, GPUFigures, Load, TypeFacts, Untold, VGPUFigures
 from vmctl.gpus.driver.smi_labels import Section, absent, amount, bare, number, numbers
+from vmctl.gpus.type_names import plain
 
 HOST_VGPU = "Host VGPU"
 MIXED_SINCE = 550
@@ -147,12 +147,7 @@ def licence(said: str | None) -> str | None:
     return f"licensed until {end:%Y-%m-%d %H:%M:%S} GMT"
 
 
-def plain(name: str) -> str:
-    """A type's name without the driver's prefix."""
-    return name.removeprefix("GRID ").removeprefix("NVIDIA ")
-
-
-# Of the types it offers: `nvidia-smi vgpu -s -v`, `-c -v`, `-s`, `-c` -----------------------------
+# Of the types it offers: `nvidia-smi vgpu -s -v`, `-c -v` -----------------------------------------
 
 
 def types(section: Section) -> Mapping[str, TypeFacts] | Untold:
@@ -184,12 +179,7 @@ def _type(name: str, own: int, block: Section) -> TypeFacts:
     )
 
 
-def names(section: Section) -> tuple[str, ...]:
-    """The types of a list that gives nothing but names."""
-    return tuple(plain(line.label) for line in section.lines if line.value is None)
-
-
-# How its vGPUs share it: `nvidia-smi vgpu -ss`, `-sl`, `-sc` --------------------------------------
+# How its vGPUs share it: `nvidia-smi vgpu -ss` ----------------------------------------------------
 
 
 def scheduler(section: Section) -> Scheduler | Untold:
@@ -200,26 +190,3 @@ def scheduler(section: Section) -> Scheduler | Untold:
         return Untold(f"nvidia-smi vgpu -ss says {said!r} of the scheduler policy.")
     slice_ns = number(section.get("Time Slice(ns)")) or number(section.get("Time Slice (ns)"))
     return Scheduler(policy, slice_ns // 1000 if slice_ns else None)
-
-
-@dataclass(frozen=True)
-class SchedulerLimits:
-    """The policies that a driver knows, and the time slices that it takes, in microseconds."""
-
-    policies: tuple[Policy, ...]
-    shortest_us: int | None
-    longest_us: int | None
-
-
-def scheduler_limits(section: Section) -> SchedulerLimits:
-    """Read by label alone: each policy stands on a line of its own, the first behind the label."""
-    words = [line.value if line.label == "Supported Policies" else line.label for line in section.walk()]
-    shortest, longest = (
-        next((number(line.value, "ns") for line in section.walk() if line.label == f"{end} Timeslice"), None)
-        for end in ("Minimum", "Maximum")
-    )
-    return SchedulerLimits(
-        tuple(POLICIES[word.casefold()] for word in words if word and word.casefold() in POLICIES),
-        shortest and shortest // 1000,
-        longest and longest // 1000,
-    )

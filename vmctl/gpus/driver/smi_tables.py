@@ -1,18 +1,17 @@
-"""nvidia-smi's boxes and columns: MIG listings, lists of cards, samples, links. Pure.
+"""nvidia-smi's boxes: MIG listings, and its list of cards. Pure.
 
 Nothing is read from the boxes without a verb (`nvidia-smi`, `nvidia-smi vgpu`): they are for people, and cut names.
 """
 
 from __future__ import annotations
 
-import csv
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
 from vmctl.gpus.driver.answers import Instance
-from vmctl.gpus.driver.smi_labels import absent, whole_lines
+from vmctl.gpus.driver.smi_labels import whole_lines
 
 T = TypeVar("T")
 
@@ -20,11 +19,8 @@ LISTED = re.compile(r"GPU (\d+): .+ \(UUID: (GPU-[0-9a-f-]+)\)")
 PROFILE = re.compile(r"\|\s*(\d+)\s+MIG (\S+)\s+(\d+)\s+(\d+)/(\d+)\s+\d+\.\d+\s.*\|")
 PROFILE_MORE = re.compile(r"\|(\s+\d+)+\s*\|")
 INSTANCE = re.compile(r"\|\s*(\d+)\s+MIG (\S+)\s+(\d+)\s+(\d+)\s+(\d+):(\d+)\s*\|")
-COMPUTE = re.compile(r"\|\s*(\d+)\s+(\d+)\s+MIG (\S+)\s+(\d+)\s+(\d+)\s+(\d+):(\d+)\s*\|")
 PLACES = re.compile(r"GPU\s+(\d+)\s+Profile ID\s+(\d+)\s+Placements?\s*:\s*\{([\d,]+)\}:(\d+)")
 NONE_THERE = "No GPU instances found"
-LOGGED = re.compile(r"\|?\s*(GPU Id|Engine Id|Scheduler Policy|ARR Mode|Avg Factor|Time Slice)[\s:]+(\S.*?)\s*\|?")
-UNDERLINE = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @dataclass(frozen=True)
@@ -35,18 +31,6 @@ class ProfileRow:
     name: str
     free: int
     total: int
-
-
-@dataclass(frozen=True)
-class ComputeRow:
-    """A compute instance inside a GPU instance."""
-
-    gpu_instance: int
-    profile: str
-    profile_id: int
-    id: int
-    start: int
-    size: int
 
 
 def listed(text: str) -> dict[int, str]:
@@ -71,17 +55,6 @@ def instances(text: str) -> dict[int, list[Instance]] | None:
         return {} if NONE_THERE in text else None
     return _grouped(
         (int(g), Instance(int(own), n, int(p), int(start), int(size))) for g, n, p, own, start, size in rows
-    )
-
-
-def compute_instances(text: str) -> dict[int, list[ComputeRow]] | None:
-    """`nvidia-smi mig -lci`."""
-    rows = _rows(text, COMPUTE)
-    if rows is None:
-        return None
-    return _grouped(
-        (int(g), ComputeRow(int(gi), n, int(p), int(own), int(start), int(size)))
-        for g, gi, n, p, own, start, size in rows
     )
 
 
@@ -118,52 +91,4 @@ def _grouped(pairs: Iterable[tuple[int, T]]) -> dict[int, list[T]]:
     found: dict[int, list[T]] = {}
     for key, value in pairs:
         found.setdefault(key, []).append(value)
-    return found
-
-
-# Columns ------------------------------------------------------------------------------------------
-
-
-def columns(text: str) -> list[dict[str, str | None]]:
-    """`vgpu -u`, `-p`, `-es`, `--gpm-metrics`: a row per sample by the two head lines; None where it says "-"."""
-    rows, head = [], []
-    for line in whole_lines(text):
-        words = line.split()
-        if line.startswith("#"):
-            head.append(words[1:])
-        elif len(head) == 2 and len(head[0]) == len(head[1]) == len(words):
-            names = (f"{upper} {lower}".casefold() for upper, lower in zip(*head, strict=True))
-            rows.append({name: None if word == "-" else word for name, word in zip(names, words, strict=True)})
-    return rows
-
-
-def scheduler_log(text: str) -> dict[str, str]:
-    """The head of `vgpu -sl`: how one engine of a GPU is shared."""
-    found = (LOGGED.fullmatch(line) for line in whole_lines(text))
-    return {each[1]: each[2] for each in found if each is not None}
-
-
-def table(text: str, fields: Sequence[str] = ()) -> list[dict[str, str | None]]:
-    """`--query-gpu=... --format=csv[,noheader]`: a row per GPU; None where it says [N/A] or [Not Supported]."""
-    lines = [row for row in csv.reader(whole_lines(text), skipinitialspace=True) if row]
-    names = list(fields) or (lines.pop(0) if lines else [])
-    return [
-        {name: None if absent(cell) else cell.strip() for name, cell in zip(names, row, strict=True)}
-        for row in lines
-        if len(row) == len(names)
-    ]
-
-
-def links(text: str) -> Mapping[str, Mapping[str, str]]:
-    """`topo -m`: how each part is tied to each other, and its NUMA node; underlined even without a terminal."""
-    found: dict[str, dict[str, str]] = {}
-    head: list[str] = []
-    for line in whole_lines(UNDERLINE.sub("", text)):
-        cells = [cell.strip() for cell in re.split(r"\t+|\s{2,}", line) if cell.strip()]
-        if not head and cells and cells[0] == "GPU0":
-            head = cells
-        elif head and cells and cells[0] in head:
-            found[cells[0]] = dict(zip(head, cells[1:], strict=False))
-        elif head:
-            break  # the legend
     return found

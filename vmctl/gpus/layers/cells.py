@@ -1,10 +1,12 @@
-"""Ranges on the ruler of a GPU. Pure."""
+"""Ranges on the ruler of a GPU, and types upon it. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
-from vmctl.card import Cell
+from vmctl.card import Cell, Regime, VGPUType
+from vmctl.gpus.types import OfferedType
 
 
 def overlap(one: Cell, other: Cell) -> bool:
@@ -21,6 +23,26 @@ def apart(cells: Iterable[Cell]) -> tuple[Cell, ...]:
     return tuple(chosen)
 
 
-def least(*limits: int | None) -> int:
-    """The smallest of the limits that are known."""
-    return max(0, min(limit for limit in limits if limit is not None))
+def least(count: int | None, *limits: int | None) -> int | None:
+    """A count within the limits that are known. None: it is not told, and no limit leaves nothing anyway."""
+    if count is None:
+        return 0 if any(limit is not None and limit <= 0 for limit in limits) else None
+    return at_most(count, *limits)
+
+
+def at_most(count: int, *limits: int | None) -> int:
+    """A count within the limits that are known."""
+    return max(0, min([count, *(limit for limit in limits if limit is not None)]))
+
+
+def ruled(kind: OfferedType, regime: Regime, **places: Any) -> VGPUType:
+    """A type as the driver offers it, with its places on the ruler of a regime."""
+    return VGPUType(
+        name=kind.name,
+        driver_id=kind.driver_id,
+        series=kind.series,
+        memory_mib=kind.memory_mib,
+        size_group=kind.size_group,
+        regime=regime,
+        **places,
+    )

@@ -6,17 +6,15 @@ is made. Whoever else makes instances keeps them, and is named where one is in t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
-from vmctl import state
 from vmctl.card import Cell, Regime
 from vmctl.errors import Code, VmctlError
-from vmctl.gpus import mdev_bus
+from vmctl.gpus import mdev_bus, vf_type
 from vmctl.gpus.cards import Card
-from vmctl.gpus.driver import smi_tables
+from vmctl.gpus.driver import lock, smi_tables
 from vmctl.gpus.driver.answers import DriverFacts, Instance, Profile
-from vmctl.gpus.functions import LOCK_SECONDS
 from vmctl.gpus.layers.cells import overlap
 from vmctl.gpus.layers.mig_cells import cell, cells, profile_of
 from vmctl.gpus.shares import Order
@@ -26,6 +24,9 @@ from vmctl.model import WantedVGPU
 
 READ_SECONDS, CHANGE_SECONDS = 10.0, 30.0
 """How long nvidia-smi may take to list, and to make or destroy an instance."""
+
+Home = tuple[Cell | None, int]
+"""Where a GPU instance lies, and the number of its profile."""
 
 
 @dataclass(frozen=True)
@@ -47,28 +48,70 @@ class Ground:
         return [each for each in self.made if self._home(each) == (cell(instance), instance.profile_id)]
 
     def is_busy(self, instance: Instance) -> bool:
-        """Whether a vGPU exists in it: one of ours, or one that runs."""
-        running = any(vgpu.instance == instance.id for vgpu in self.told.active or ())
-        return running or any(exists(self.host, each, self.ledger) for each in self.at(instance))
+        """Whether a vGPU exists in it: one of ours, or one that runs. Raises VmctlError where that is not told."""
+        if any(exists(self.host, each, self.ledger) for each in self.at(instance)):
+            return True
+        if self.told.active is None:
+            what = f"Which vGPUs run on GPU {self.card.address} cannot be told."
+            raise VmctlError(Code.COULD_NOT_TELL, what, "Run nvidia-smi vgpu -q on the host.", retry=True)
+        return any(vgpu.instance == instance.id for vgpu in self.told.active)
 
-    def _home(self, made: Made) -> tuple[Cell | None, int | None]:
-        profile = profile_of(made.type, self.told)
-        return made.cell, None if profile is None else profile.id
+    def _home(self, made: Made) -> Home:
+        return home(made, self.told)
 
 
-def make_room(host: Host, card: Card, order: Order, told: DriverFacts) -> None:
+def home(made: Made, told: DriverFacts) -> Home:
+    """Where the GPU instance of a share of ours lies, and of which profile it is.
+
+    By our notes, else by what the driver lists for its type. Raises VmctlError where that cannot be told.
+    """
+    if made.profile_id is not None:
+        return made.cell, made.profile_id
+    profile = profile_of(made.type, told)
+    if profile is None:
+        what = f"Which GPU instance on GPU {made.gpu} belongs to the {made.type} {made.uuid} cannot be told."
+        raise VmctlError(Code.COULD_NOT_TELL, what, "Run nvidia-smi mig -lgip on the host.", retry=True)
+    return made.cell, profile.id
+
+
+def foreign(gpu: str, told: DriverFacts, made: Iterable[Made]) -> list[Instance]:
+    """The GPU instances that none of our notes owns. Raises VmctlError where there may be some that cannot be seen."""
+    if told.mig is None or not told.mig.current:
+        return []
+    if told.instances is None:
+        raise _unseen(gpu, "the driver does not list them.")
+    ours = [each for each in made if each.gpu == gpu and each.regime == Regime.MIG]
+    homes = {home(each, told) for each in ours} if told.instances else set()
+    return [each for each in told.instances if (cell(each), each.profile_id) not in homes]
+
+
+def refuse_untold(gpu: str, told: DriverFacts) -> None:
+    """Raise VmctlError where nobody tells whether a card is in MIG mode: somebody's GPU instances may be on it."""
+    why = [gap.reason for gap in told.unknown if gap.what == "mig"]
+    if told.mig is None and why:
+        raise _unseen(gpu, " ".join(why))
+
+
+def _unseen(gpu: str, why: str) -> VmctlError:
+    what = f"Which GPU instances GPU {gpu} has cannot be told: {why}"
+    return VmctlError(Code.COULD_NOT_TELL, what, "Run nvidia-smi mig -lgi as root on the host.", retry=True)
+
+
+def make_room(host: Host, card: Card, order: Order, told: DriverFacts) -> Order:
     """See to it that the GPU instance of a wanted cell exists. What stands in its way and is ours and idle goes.
 
-    Raises VmctlError (no capacity where somebody else's is in the way), and then nothing of it is there.
+    Gives the order with the instance's profile, which belongs into its note. Raises VmctlError (no capacity where
+    somebody else's is in the way), and then nothing of it is there.
     """
     wanted, profile = order.wanted, _profile(order.wanted, told)
+    order = replace(order, profile_id=profile.id)
     ground = Ground(host, card, told, order.ledger)
     for instance in _in_the_way(ground, wanted, profile):
         _destroy(ground, instance)
         for each in ground.at(instance):
             order.ledger.cross_out(each.uuid)  # its vGPU is gone, and so is this
     if any(_is(each, wanted.cell, profile) for each in instances(host, card)):
-        return
+        return order
     noted = order.ledger.get(wanted.uuid)
     if noted is None or _moved(noted, wanted):
         order.note(card.address)
@@ -76,6 +119,7 @@ def make_room(host: Host, card: Card, order: Order, told: DriverFacts) -> None:
     if refusal is not None:
         order.ledger.cross_out(wanted.uuid)
         raise refusal
+    return order
 
 
 def after_release(host: Host, card: Card, uuid: str, told: DriverFacts) -> None:
@@ -110,13 +154,16 @@ def elsewhere(host: Host, card: Card, device: str, wanted: WantedVGPU) -> VmctlE
 
 
 def exists(host: Host, made: Made, ledger: Ledger) -> bool:
-    """Whether the vGPU of a share is there: its mediated device, or a type on its virtual function."""
+    """Whether the vGPU of a share is there: its mediated device, or a type on its virtual function.
+
+    Raises VmctlError where that cannot be told.
+    """
     if mdev_bus.device(host, made.uuid) is not None:
         return True
     if made.device is None or ledger.on(made.device) != made:
         return False
-    number = (host.read_or_none(host.pci(made.device) / "nvidia/current_vgpu_type") or "0").strip()
-    return number != "0" and made.driver_id in (None, number)
+    number = vf_type.current(host, made.device)
+    return number is not None and made.driver_id in (None, number)
 
 
 def instance_of(host: Host, device: str) -> int | None:
@@ -174,7 +221,8 @@ def _in_the_way(ground: Ground, wanted: WantedVGPU, profile: Profile) -> list[In
         if _is(instance, wanted.cell, profile) and owners:
             continue
         once_its_own = any(each.uuid == wanted.uuid for each in owners)
-        if owners and not ground.is_busy(instance) and (over or once_its_own or instance.profile_id == profile.id):
+        concerned = over or once_its_own or instance.profile_id == profile.id
+        if owners and concerned and not ground.is_busy(instance):
             going.append(instance)
         elif over:
             staying.append(f"{_named(instance)} ({'has a vGPU' if owners else 'not made by vmctl'})")
@@ -222,11 +270,12 @@ def _named(instance: Instance) -> str:
 
 
 def _smi(host: Host, card: Card, words: Sequence[str], *, changes: bool) -> Answer:
-    """Ask or order nvidia-smi. Nobody looks at the cards meanwhile: a look holds them, and the driver refuses then."""
+    """Ask or order nvidia-smi. Nobody looks at the cards during a change: a look holds them, and it is refused then."""
     command = ["nvidia-smi", "mig", "-i", card.address, *words]
     if not changes:
-        return host.driver_tool(command, limit=READ_SECONDS, changes=False)
-    with state.locked(host.gpus_lock, LOCK_SECONDS):
+        with lock.looking(host, host.left(lock.CHANGE_SECONDS)):
+            return host.driver_tool(command, limit=READ_SECONDS, changes=False)
+    with lock.alone(host):
         return host.driver_tool(command, limit=CHANGE_SECONDS, changes=True)
 
 

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 from vmctl.card import Cell, ProvidedVGPU, Regime, Unknown, VGPUType
 from vmctl.gpus.driver.answers import DriverFacts, Instance, Profile
-from vmctl.gpus.layers.cells import apart, least, overlap
+from vmctl.gpus.layers.cells import apart, at_most, least, overlap
+from vmctl.gpus.layers.cells import ruled as ruled_type
 from vmctl.gpus.shares import Offer
 from vmctl.gpus.types import believable
 
@@ -66,21 +67,22 @@ def ruled(offer: Offer, held: Sequence[ProvidedVGPU], told: DriverFacts, handles
     free = tuple(each for each in legal if left[each])
     begun = [each for each in free if any(share.cell == each for share in held)]
     fresh = len(apart(each for each in free if each not in begun))
-    most = slots * least(len(apart(legal)), _limit(profile))
-    return VGPUType(
-        name=kind.name,
-        driver_id=kind.driver_id,
-        series=kind.series,
-        memory_mib=kind.memory_mib,
-        size_group=kind.size_group,
-        regime=Regime.MIG,
+    held_alike = sum(share.type == kind.name for share in held)
+    most = count = None
+    if profile is not None:
+        limit = 1 if profile.media else profile.total  # one set of media engines makes one instance
+        most = slots * at_most(len(apart(legal)), limit)
+        count = sum(left[each] for each in begun) + slots * at_most(fresh, limit, profile.free)
+    return ruled_type(
+        kind,
+        Regime.MIG,
         max=least(most, kind.most),
         cells=legal,
         free_cells=free,
         slots=tuple((number, number + 1) for number in range(slots)),
         free=least(
-            sum(left[each] for each in begun) + slots * least(fresh, _limit(profile), _driver_limit(profile)),
-            None if kind.most is None else kind.most - sum(share.type == kind.name for share in held),
+            None if told.instances is None else count,
+            None if kind.most is None else kind.most - held_alike,
             handles,
         ),
         gi_profile=None if profile is None else profile.name,
@@ -124,15 +126,3 @@ def _has_media(held: Sequence[ProvidedVGPU], told: DriverFacts) -> bool:
 
 def _is_media(instance: Instance, told: DriverFacts) -> bool:
     return any(profile.id == instance.profile_id and profile.media for profile in told.profiles)
-
-
-def _limit(profile: Profile | None) -> int | None:
-    """How many instances of a profile a GPU has at most; one set of media engines makes one."""
-    if profile is None:
-        return 0
-    return 1 if profile.media else profile.total
-
-
-def _driver_limit(profile: Profile | None) -> int | None:
-    """How many more the driver says it takes now: it may have reasons that no list shows."""
-    return 0 if profile is None else profile.free

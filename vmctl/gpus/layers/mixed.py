@@ -14,6 +14,7 @@ from vmctl.card import Cell, ProvidedVGPU, Regime, Unknown, VGPUType
 from vmctl.errors import Code, VmctlError
 from vmctl.gpus.driver.answers import DriverFacts
 from vmctl.gpus.layers.cells import apart, least, overlap
+from vmctl.gpus.layers.cells import ruled as ruled_type
 from vmctl.gpus.shares import Offer
 from vmctl.host import Host
 from vmctl.model import WantedVGPU
@@ -39,17 +40,13 @@ def ruled(offer: Offer, held: Sequence[ProvidedVGPU], told: DriverFacts, handles
         for cell in cells
         if not hidden and cell[0] in (creatable or ()) and not any(overlap(cell, other) for other in taken)
     )
-    return VGPUType(
-        name=kind.name,
-        driver_id=kind.driver_id,
-        series=kind.series,
-        memory_mib=kind.memory_mib,
-        size_group=kind.size_group,
-        regime=Regime.MIXED,
-        max=len(apart(cells)),
+    return ruled_type(
+        kind,
+        Regime.MIXED,
+        max=len(apart(cells)) if cells else None,
         cells=cells,
         free_cells=free,
-        free=least(len(apart(free)), offer.room, handles),
+        free=least(None if hidden else len(apart(free)), offer.room, handles),
     )
 
 

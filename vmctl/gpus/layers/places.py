@@ -11,12 +11,12 @@ from dataclasses import replace
 from vmctl.card import Framework, ProvidedVGPU, Regime
 from vmctl.errors import Code, VmctlError
 from vmctl.gpus.cards import Card
-from vmctl.gpus.driver.answers import Active, DriverFacts
+from vmctl.gpus.driver.answers import Active, DriverFacts, Instance
 from vmctl.gpus.layers import mig, mixed
-from vmctl.gpus.layers.mig_cells import cell, profile_of
+from vmctl.gpus.layers.mig_cells import cell
 from vmctl.gpus.shares import Survey, provided
-from vmctl.gpus.types import OfferedType, memory_of, series_of
-from vmctl.host import Host
+from vmctl.gpus.type_names import memory_of, series_of
+from vmctl.gpus.types import OfferedType
 from vmctl.ledger import Made
 
 LAYERED = (Framework.MDEV_VF, Framework.VENDOR_VFIO)
@@ -34,7 +34,7 @@ def seen(survey: Survey, card: Card, shares: Sequence[ProvidedVGPU]) -> list[Pro
     if card.framework not in LAYERED or (plain and not layered):
         return list(shares)  # nothing that the driver need be asked about
     told = survey.of(card)
-    found = [_placed(survey.host, share, made.get(share.uuid or ""), told) for share in shares]
+    found = [_placed(survey, card, share, made.get(share.uuid or "")) for share in shares]
     return found + _left_over(card, list(made.values()), found, told)
 
 
@@ -43,16 +43,36 @@ def is_left_over(share: ProvidedVGPU) -> bool:
     return share.regime is Regime.MIG and share.parent == share.gpu
 
 
-def regime_of(told: DriverFacts) -> Regime:
-    """The regime that a card's vGPUs are in."""
-    if told.mig is not None and told.mig.current:
-        return Regime.MIG
-    return Regime.MIXED if told.mixed else Regime.EQUAL
+def foreign(survey: Survey, card: Card, shares: Sequence[ProvidedVGPU]) -> list[ProvidedVGPU]:
+    """The GPU instances that are nobody's we know, as shares of the card; one with a vGPU in it shows as that.
+
+    Raises VmctlError where there may be some that cannot be seen.
+    """
+    if card.framework is Framework.MDEV_PF:
+        return []  # no MIG without virtual functions (dossier 3.1)
+    told = survey.of(card)
+    cells = {share.cell for share in shares}
+    found = mig.foreign(card.address, told, survey.ledger)
+    return [_instance(card, each) for each in found if cell(each) not in cells]
 
 
-def _placed(host: Host, share: ProvidedVGPU, made: Made | None, told: DriverFacts) -> ProvidedVGPU:
+def _instance(card: Card, instance: Instance) -> ProvidedVGPU:
+    return ProvidedVGPU(
+        uuid=None,
+        gpu=card.address,
+        type=instance.profile,
+        framework=card.framework,
+        parent=f"gpu-instance {instance.id}",
+        size_group=instance.profile,
+        regime=Regime.MIG,
+        cell=cell(instance),
+    )
+
+
+def _placed(survey: Survey, card: Card, share: ProvidedVGPU, made: Made | None) -> ProvidedVGPU:
     """A share at the place that the driver shows, else at the one that is noted."""
-    regime = share.regime if made is not None else regime_of(told)
+    host, told = survey.host, survey.of(card)
+    regime = share.regime if made is not None else survey.regime(card) or Regime.EQUAL
     active = running(share, made, told)
     if regime is Regime.MIG:
         number = mig.instance_of(host, share.parent)
@@ -96,13 +116,7 @@ def _left_over(card: Card, made: list[Made], found: list[ProvidedVGPU], told: Dr
         )
     homes = {(cell(each), each.profile_id) for each in told.instances}
     taken = {share.cell for share in found}
-    return [
-        _remains(card, each)
-        for each in gone
-        if (profile := profile_of(each.type, told)) is not None
-        and (each.cell, profile.id) in homes
-        and each.cell not in taken
-    ]
+    return [_remains(card, each) for each in gone if each.cell not in taken and mig.home(each, told) in homes]
 
 
 def _remains(card: Card, made: Made) -> ProvidedVGPU:

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from vmctl.card import ProvidedVGPU, Regime, Unknown, VGPUType
 from vmctl.gpus.driver.answers import DriverFacts
-from vmctl.gpus.layers import equal, mig_cells, mixed
-from vmctl.gpus.layers.cells import least
+from vmctl.gpus.layers import cells, equal, mig_cells, mixed
 from vmctl.gpus.shares import Offer
 
 
@@ -63,18 +62,8 @@ def _ruled(
 def _numbered(offer: Offer, held: Sequence[ProvidedVGPU]) -> VGPUType:
     """Plain SR-IOV: the parts are the virtual functions themselves, [k, k + 1) is number k (dossier 1.6)."""
     kind = offer.kind
-    cells = tuple((number, number + 1) for number in range(kind.most or 0))
+    legal = tuple((number, number + 1) for number in range(kind.most or 0))
     taken = {share.handle for share in held}
-    free = tuple(cell for cell in cells if cell[0] not in taken)
-    return VGPUType(
-        name=kind.name,
-        driver_id=kind.driver_id,
-        series=kind.series,
-        memory_mib=kind.memory_mib,
-        size_group=kind.size_group,
-        regime=Regime.VF,
-        max=kind.most or 0,
-        cells=cells,
-        free_cells=free,
-        free=least(len(free), offer.room),
-    )
+    left = tuple(cell for cell in legal if cell[0] not in taken)
+    free = cells.least(len(left), offer.room)
+    return cells.ruled(kind, Regime.VF, max=kind.most, cells=legal, free_cells=left, free=free)

@@ -48,7 +48,7 @@ def to_vfio(host: Host, address: str) -> None:
     if on_vfio(host, address):
         return
     _load(host)
-    _lock(host, address)
+    lock(host, address)
     override = host.pci(address) / "driver_override"
     try:
         host.write(override, VFIO, reading=override)
@@ -107,10 +107,10 @@ def _unbind(host: Host, address: str) -> None:
         raise Stuck(error.code, f"{error.what} It is held by {who}.", error.remedy, error.retry) from error
 
 
-def _lock(host: Host, address: str) -> None:
+def lock(host: Host, address: str) -> None:
     """NVIDIA's driver lets nobody open a card while this is 1; it stays 0 while somebody has it open (dossier 1.4)."""
     path = _lock_file(host, address)
-    if driver_of(host, address) != "nvidia" or not path.exists():
+    if driver_of(host, address) != "nvidia" or not path.exists() or _locked(host, address):
         return
     found: str | None = None
     with suppress(OSError):  # older drivers do not take it

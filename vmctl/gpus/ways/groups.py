@@ -19,9 +19,11 @@ def members(host: Host, address: str) -> tuple[str, ...]:
 
 def refusal(host: Host, card: Card) -> str | None:
     """Why a card cannot be given away whole, if it cannot."""
-    if (host.read_or_none(card.folder / "boot_vga") or "").strip() == "1":
-        return f"GPU {card.address} drives the screen of the host."
     found = members(host, card.address)
+    for address in {card.address: None} | dict.fromkeys(found):
+        if (host.read_or_none(host.pci(address) / "boot_vga") or "").strip() == "1":
+            beside = "" if address == card.address else f" and is in the IOMMU group of GPU {card.address}"
+            return f"GPU {address} drives the screen of the host{beside}."
     if not found:
         return f"GPU {card.address} has no IOMMU group."
     for address in found:

@@ -14,7 +14,7 @@ from vmctl.model import MediatedDevice
 def look(survey: Survey, card: Card) -> Offers:
     """What the card can be cut into now. The handles are as many as its smallest type has."""
     kinds, unknown = offered(survey.host, card.address)
-    handles = max((kind.most or 0 for kind in kinds), default=0)
+    handles = max((kind.most for kind in kinds if kind.most is not None), default=None)
     return Offers(tuple(Offer(kind, kind.available) for kind in kinds), handles, tuple(unknown))
 
 

@@ -6,14 +6,14 @@ must never be added up beyond that. The handle of a share is the number of its f
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Mapping
 
 from vmctl.card import ProvidedVGPU, Regime, Unknown
 from vmctl.errors import VmctlError
 from vmctl.gpus import mdev_bus
 from vmctl.gpus.cards import Card, VirtualFunction
 from vmctl.gpus.layers import mixed
-from vmctl.gpus.shares import Offer, Offers, Order, Survey, first_that_takes, functions_for, provided
+from vmctl.gpus.shares import Offer, Offers, Order, Survey, first_that_takes, functions_for, provided, together
 from vmctl.gpus.types import OfferedType, offered, room
 from vmctl.gpus.ways import mdev
 from vmctl.host import Host
@@ -23,17 +23,17 @@ from vmctl.model import MediatedDevice
 def look(survey: Survey, card: Card) -> Offers:
     """What the card can be cut into now: the types of its functions, each as often as functions still take it."""
     kinds: list[OfferedType] = []
-    free: Counter[str] = Counter()
+    rooms: list[Mapping[str, int | None]] = []
     unknown: list[Unknown] = []
     for function in card.virtual:
         if kinds:
             counts, gaps = room(survey.host, function.address, kinds)
         else:
             kinds, gaps = offered(survey.host, function.address)
-            counts = {kind.driver_id: kind.available or 0 for kind in kinds}
-        free += Counter(counts)
+            counts = {kind.driver_id: kind.available for kind in kinds}
+        rooms.append(counts)
         unknown += gaps
-    offers = tuple(Offer(kind, free[kind.driver_id]) for kind in kinds)
+    offers = tuple(Offer(kind, together([counts.get(kind.driver_id) for counts in rooms])) for kind in kinds)
     return Offers(offers, len(card.virtual), tuple(unknown))
 
 
@@ -46,7 +46,7 @@ def provide(host: Host, card: Card, order: Order) -> ProvidedVGPU:
     """See to it that a wanted share exists, on the function of its handle or another free one."""
     uuid = order.wanted.uuid
     devices = mdev_bus.devices(host)
-    taken = {device.parent for device in devices if device.uuid != uuid}
+    taken = {device.parent for device in devices if device.uuid != uuid} | order.taken
     there = next((device.parent for device in devices if device.uuid == uuid), None)
 
     def make(function: VirtualFunction) -> ProvidedVGPU:

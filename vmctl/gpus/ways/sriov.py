@@ -12,6 +12,7 @@ from vmctl.card import ProvidedVGPU
 from vmctl.errors import Code, VmctlError
 from vmctl.gpus import processes
 from vmctl.gpus.cards import Card, VirtualFunction
+from vmctl.gpus.driver import lock
 from vmctl.gpus.shares import Offer, Offers, Order, Survey, first_that_takes, functions_for, provided
 from vmctl.gpus.types import OfferedType
 from vmctl.gpus.ways import binding
@@ -33,7 +34,7 @@ def shares(survey: Survey, card: Card) -> list[ProvidedVGPU]:
         made = survey.ledger.on(function.address)
         if made is not None and _is_there(survey.host, function, made):
             found.append(survey.share(card, made.uuid, _kind(card), function.address))
-        elif processes.function_nodes(survey.host, function.address) & survey.opened:
+        elif survey.driven(function.address):
             found.append(survey.share(card, None, _kind(card), function.address))
     return found
 
@@ -46,7 +47,7 @@ def provide(host: Host, card: Card, order: Order) -> ProvidedVGPU:
         raise VmctlError(Code.FAILED, what, "Let an operator set the number of its virtual functions.")
     present = shares(Survey(host), card)
     there = next((share.parent for share in present if share.uuid == wanted.uuid), None)
-    taken = {share.parent for share in present if share.uuid != wanted.uuid}
+    taken = {share.parent for share in present if share.uuid != wanted.uuid} | order.taken
 
     def make(function: VirtualFunction) -> ProvidedVGPU:
         _bind(host, order, function)
@@ -63,7 +64,8 @@ def release(host: Host, card: Card, share: ProvidedVGPU) -> None:
         raise VmctlError(Code.BUSY, what, "End that machine first.", retry=True)
     made = Survey(host).ledger.on(share.parent)
     if made is not None:
-        binding.give_back(host, share.parent, made.drivers.get(share.parent, ""))
+        with lock.alone(host):
+            binding.give_back(host, share.parent, made.drivers.get(share.parent, ""))
 
 
 def device(share: ProvidedVGPU) -> PCIFunction:
@@ -90,12 +92,23 @@ def _bind(host: Host, order: Order, function: VirtualFunction) -> None:
     before = binding.driver_of(host, address)
     if noted is not None and noted.device == address:
         before = noted.drivers.get(address, before)  # a run that was killed half-way may have unbound it
-    order.note(address, handle=function.number, drivers={address: before})
-    try:
-        binding.to_vfio(host, address)
-    except binding.Stuck:
-        raise
-    except VmctlError:
-        with suppress(VmctlError):  # the first error says more; what stays undone is noted and tried again
-            binding.give_back(host, address, before)
-        raise
+    with lock.alone(host):
+        if not binding.on_vfio(host, address):
+            _refuse_users(host, address)
+        order.note(address, handle=function.number, drivers={address: before})
+        try:
+            binding.to_vfio(host, address)
+        except binding.Stuck:
+            raise
+        except VmctlError:
+            with suppress(VmctlError):  # the first error says more; what stays undone is noted and tried again
+                binding.give_back(host, address, before)
+            raise
+
+
+def _refuse_users(host: Host, address: str) -> None:
+    """A process that has the function open makes the unbinding sleep in the kernel (field log B10)."""
+    holders = processes.holding(host, processes.function_nodes(host, address))
+    if holders:
+        what = f"The function {address} is in use by {processes.named(holders)}."
+        raise VmctlError(Code.BUSY, what, "End that, then try again.", retry=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from vmctl.card import ProvidedVGPU, Regime, Unknown
@@ -16,13 +17,13 @@ from vmctl.gpus import processes
 from vmctl.gpus.cards import VENDOR_TYPES, Card, VirtualFunction
 from vmctl.gpus.driver.answers import DriverFacts
 from vmctl.gpus.layers import mixed
-from vmctl.gpus.shares import Offer, Offers, Order, Survey, first_that_takes, functions_for, provided
-from vmctl.gpus.types import OfferedType, believable, gaps, memory_of, plain, series_of
+from vmctl.gpus.shares import Offer, Offers, Order, Survey, first_that_takes, functions_for, provided, together
+from vmctl.gpus.type_names import memory_of, plain, series_of
+from vmctl.gpus.types import OfferedType, believable, gaps
+from vmctl.gpus.vf_type import CURRENT, NOTHING, current
 from vmctl.host import Host
 from vmctl.model import PCIFunction, WantedVGPU
 
-CURRENT = "nvidia/current_vgpu_type"
-NOTHING = "0"
 HEADER = re.compile(r"ID\s*:\s*vGPU Name\s*")
 ROW = re.compile(r"\s*(\d+)\s*:\s*(\S.*?)\s*")
 REFUSED = (errno.EIO, errno.ENOSPC, errno.EINVAL)
@@ -33,28 +34,30 @@ def look(survey: Survey, card: Card) -> Offers:
     """What the card can be cut into now: every type that the driver knows, each as often as functions list it."""
     told, unknown = survey.of(card), []
     numbers: dict[str, str] = {}
-    rooms: dict[str, int] = {}
-    ready, listed = 0, 0
+    rooms: list[Collection[str] | None] = []
+    ready = 0
     for function in card.virtual:
         if not (survey.host.pci(function.address) / VENDOR_TYPES).exists():
             unknown.append(Unknown("types", f"The driver is not ready on {function.address}: it lists no types."))
+            rooms.append(None)
             continue
         ready += 1
         try:
             found = creatable(survey.host, function.address)
         except VmctlError as error:
             unknown.append(Unknown("types", error.what))
+            rooms.append(None)
             continue
-        listed += 1
         numbers |= found
-        for name in found:
-            rooms[name] = rooms.get(name, 0) + 1
+        rooms.append(found)
     numbers = {name: str(kind.number) for name, kind in told.types.items() if kind.number is not None} | numbers
     kinds = [_kind(name, number, told) for name, number in numbers.items()]
     unknown += [gap for kind in kinds for gap in gaps(kind)]
-    if not kinds and listed:
+    if not kinds and any(found is not None for found in rooms):
         unknown.append(Unknown("types", "Nothing can be made on the GPU now, and the driver tells no more types."))
-    offers = tuple(Offer(kind, rooms.get(kind.name, 0) if listed else None) for kind in kinds)
+    offers = tuple(
+        Offer(kind, together([None if found is None else int(kind.name in found) for found in rooms])) for kind in kinds
+    )
     return Offers(offers, ready, tuple(unknown))
 
 
@@ -79,8 +82,8 @@ def provide(host: Host, card: Card, order: Order) -> ProvidedVGPU:
     if there is not None:
         _place(host, wanted, there.parent)  # a run that was cut off may have left it without
         return there
-    taken = {share.parent for share in present}
-    maker = _Maker(host, card, order, survey, empty=not taken)
+    taken = {share.parent for share in present} | order.taken
+    maker = _Maker(host, card, order, survey, empty=not present)
     return first_that_takes(card, functions_for(card, wanted.handle, taken), maker.make)
 
 
@@ -114,23 +117,6 @@ def creatable(host: Host, address: str) -> dict[str, str]:
     return {plain(row[2]): row[1] for row in rows if row is not None}
 
 
-def current(host: Host, address: str) -> str | None:
-    """The number of the type that a function has now; None: it has none, or no such interface.
-
-    Raises VmctlError where that cannot be told.
-    """
-    try:
-        text = host.read(host.pci(address) / CURRENT).strip()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        text = error.strerror or str(error)
-    if not text.isdecimal():
-        what = f"Whether there is a vGPU on {address} cannot be told: {CURRENT} says {text[:60]!r}."
-        raise VmctlError(Code.COULD_NOT_TELL, what, "Run vmctl check on the host.", retry=True)
-    return None if int(text) == 0 else text
-
-
 def _kind(name: str, number: str, told: DriverFacts) -> OfferedType:
     facts = told.types.get(name)
     memory = memory_of(name) or (facts.memory_mib if facts is not None else None)
@@ -153,9 +139,9 @@ def _set_nothing(host: Host, address: str) -> None:
     path = host.pci(address) / CURRENT
     try:
         left = host.write(path, NOTHING, reading=path)
-    except FileNotFoundError:
-        return  # the function is gone, and its share with it
     except OSError as error:
+        if not host.pci(address).exists():
+            return  # the function is gone, and its share with it
         what = f"The driver does not take the vGPU on {address} away: {error.strerror}."
         raise VmctlError(Code.BUSY, what, "Look at what uses it.", retry=True) from error
     if (left or "").strip() != NOTHING:

@@ -13,6 +13,7 @@ from vmctl.card import Framework, ProvidedVGPU, Regime
 from vmctl.errors import Code, VmctlError
 from vmctl.gpus import cards, functions, processes
 from vmctl.gpus.cards import Card
+from vmctl.gpus.driver import lock
 from vmctl.gpus.shares import Offers, Order, Survey
 from vmctl.gpus.ways import binding, groups
 from vmctl.host import Host
@@ -32,8 +33,7 @@ def shares(survey: Survey, card: Card) -> list[ProvidedVGPU]:
     ]
     if given:
         return [_share(card, given[-1].uuid, given[-1].type)]
-    nodes = processes.function_nodes(survey.host, card.address)
-    if cards.is_vfio(card.driver) and nodes & survey.opened:
+    if cards.is_vfio(card.driver) and survey.driven(card.address):
         return [_share(card, None, f"{card.vendor} {card.device}")]
     return []
 
@@ -46,7 +46,18 @@ def provide(host: Host, card: Card, order: Order) -> ProvidedVGPU:
     noted = made if made is not None and made.gpu == card.address and made.regime == Regime.WHOLE else None
     if noted is not None and not enabled and all(binding.on_vfio(host, address) for address in ends):
         return _share(card, wanted.uuid, wanted.type)
-    _refuse_users(host, card, ends)
+    claimed = order.taken.intersection((*ends, *(function.address for function in card.virtual)))
+    if claimed:
+        what = f"{', '.join(sorted(claimed))} of GPU {card.address} is named by a machine that is not vmctl's."
+        raise VmctlError(Code.NO_CAPACITY, what, "Use another GPU, or take it out of that machine.", retry=True)
+    with lock.alone(host):
+        return _bind(host, card, order, ends, noted)
+
+
+def _bind(host: Host, card: Card, order: Order, ends: Collection[str], noted: Made | None) -> ProvidedVGPU:
+    """Raises VmctlError, and then every function has its driver again."""
+    wanted, enabled = order.wanted, card.vfs.enabled if card.vfs is not None else 0
+    processes.refuse_open(host, card.address, ends)
     known = noted.drivers if noted is not None else {}  # a run that was killed half-way may have unbound some
     before = {address: known.get(address, binding.driver_of(host, address)) for address in ends}
     vfs = enabled if noted is None or enabled else noted.vfs
@@ -54,6 +65,8 @@ def provide(host: Host, card: Card, order: Order) -> ProvidedVGPU:
     try:
         if enabled:
             functions.set_count(host, card, 0)
+        for address in ends:
+            binding.lock(host, address)  # all of them before the first is unbound
         for address in ends:
             binding.to_vfio(host, address)
     except binding.Stuck:
@@ -74,7 +87,8 @@ def release(host: Host, card: Card, share: ProvidedVGPU) -> None:
     if holders:
         what = f"GPU {card.address} is in use by {processes.named(holders)}."
         raise VmctlError(Code.BUSY, what, "End that machine first.", retry=True)
-    _give_back(host, card, made.drivers, made.vfs)
+    with lock.alone(host):
+        _give_back(host, card, made.drivers, made.vfs)
 
 
 def device(share: ProvidedVGPU) -> PCIFunction:
@@ -102,15 +116,6 @@ def _is_there(host: Host, card: Card, made: Made) -> bool:
     if any(not binding.is_back(host, address, driver) for address, driver in made.drivers.items()):
         return True
     return made.vfs > 0 and card.vfs is not None and card.vfs.enabled == 0
-
-
-def _refuse_users(host: Host, card: Card, ends: Collection[str]) -> None:
-    """A process that has the card open makes the unbinding sleep in the kernel (field log B10)."""
-    nodes = processes.gpu_nodes(host, card.address) | processes.function_nodes(host, *ends)
-    holders = processes.holding(host, nodes)
-    if holders:
-        what = f"GPU {card.address} is held by {processes.named(holders)}."
-        raise VmctlError(Code.BUSY, what, "End them, then try again.", retry=True)
 
 
 def _give_back(host: Host, card: Card, before: Mapping[str, str], vfs: int) -> None:

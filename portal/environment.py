@@ -56,7 +56,7 @@ def choice(name: str, default: str, allowed: tuple[str, ...]) -> str:
 
 
 def folder(name: str, default: Path) -> Path:
-    """An absolute folder; nothing is made here."""
+    """The absolute path of a folder, or of a file; nothing is made here."""
     value = Path(text(name, str(default)))
     if not value.is_absolute():
         raise ImproperlyConfigured(f"{name} must be an absolute path, not {str(value)!r}.")

@@ -112,6 +112,7 @@ def command(address: HostAddress, verb: str, *arguments: str) -> list[str]:
         "--images-dir": settings.IMAGES_DIR,
         "--run-dir": settings.RUN_DIR,
         "--network": settings.GUEST_NETWORK,
+        "--licence-token": settings.LICENCE_TOKEN,
         "--host": address.name,
     }
     if address.layout:

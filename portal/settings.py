@@ -25,11 +25,12 @@ DATABASES = {"default": env.database("DATABASE_URL", "postgres:///tessera")}
 REDIS_URL = env.redis("REDIS_URL", "redis://127.0.0.1:6379/0")
 LIBVIRT_URI = env.text("LIBVIRT_URI", "qemu:///system")
 
-# Folders
+# Folders, and one file
 VAR_DIR = env.folder("VAR_DIR", BASE_DIR / "var")
 RUN_DIR = env.folder("RUN_DIR", Path("/run/tessera") / INSTANCE)
 IMAGES_DIR = env.folder("IMAGES_DIR", VAR_DIR / "images")
 STORAGE_DIR = env.folder("STORAGE_DIR", VAR_DIR / "storage")
+LICENCE_TOKEN = env.folder("LICENCE_TOKEN", Path("/etc/tessera/client_configuration_token.tok"))
 
 # Bookings
 TIME_ZONE = env.zone("TIME_ZONE", "UTC")

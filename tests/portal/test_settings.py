@@ -56,6 +56,7 @@ def start(changes: dict[str, str], *wanted: str) -> subprocess.CompletedProcess[
         ({"REDIS_URL": "localhost"}, "REDIS_URL must begin with redis://"),
         ({"PORTAL_ID": "ours"}, "PORTAL_ID must be a UUID"),
         ({"VAR_DIR": "var"}, "VAR_DIR must be an absolute path"),
+        ({"LICENCE_TOKEN": "token.tok"}, "LICENCE_TOKEN must be an absolute path"),
     ],
 )
 def test_a_wrong_setting_is_one_sentence(changes: dict[str, str], sentence: str) -> None:

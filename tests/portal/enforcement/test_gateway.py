@@ -62,6 +62,12 @@ def test_a_simulated_host_lives_below_its_own_root(settings: Settings) -> None:
     assert words[words.index("--root") + 1] == f"{settings.VAR_DIR}/hosts/sim-t4/root"
 
 
+def test_a_host_is_told_where_the_licence_token_lies(settings: Settings) -> None:
+    settings.LICENCE_TOKEN = Path("/srv/token.tok")
+    words = gateway.command(ADDRESS, "apply")
+    assert words[words.index("--licence-token") + 1] == "/srv/token.tok"
+
+
 def test_what_vmctl_says_about_an_error_arrives_as_it_is(program: Program) -> None:
     program(
         """

@@ -21,6 +21,7 @@ from typing import Any
 from uuid import uuid4
 
 from tests.vmctl import build
+from tests.vmctl.real import forked
 from vmctl.host import Host
 from vmctl.kvm import accelerator
 
@@ -103,21 +104,13 @@ class Place:
     def socket(self, name: str) -> Path:
         return self.folder / "run" / "console" / f"{self.uuid(name)}.sock"
 
-    def run(self, verb: str, document: Json | None = None, *, program: list[str] | None = None) -> Answer:
-        """Run a verb as a child."""
-        command = self.command(verb)
+    def run(self, verb: str, document: Json | None = None, *, kill_at: int | None = None) -> Answer:
+        """Run a verb as a child; `kill_at`: it is killed at that effect of it."""
+        given = "" if document is None else json.dumps(document)
         began = time.monotonic()
-        done = subprocess.run(
-            command if program is None else [sys.executable, *program, *command[3:]],
-            input=None if document is None else json.dumps(document),
-            stdin=subprocess.DEVNULL if document is None else None,
-            capture_output=True,
-            text=True,
-            timeout=LIMIT,
-            check=False,
-        )
+        status, printed, errors = forked.call(self.command(verb)[3:], given, LIMIT, kill_at)
         seconds = time.monotonic() - began
-        return Answer(done.returncode, json.loads(done.stdout) if done.stdout else {"stderr": done.stderr}, seconds)
+        return Answer(status, json.loads(printed) if printed else {"stderr": errors}, seconds)
 
     def know_kvm(self) -> None:
         """Spare each test the self-test of KVM, which takes 5 s where KVM hangs: one verdict serves them all."""

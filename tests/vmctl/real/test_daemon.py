@@ -13,7 +13,7 @@ import pytest
 from tests.vmctl.real.place import Place, libvirt_uri, until
 
 GIVEN_UP_IN = 15.0
-"""Seconds until a frozen daemon is given up: connecting has 5, Python's start and the look at the disks the rest."""
+"""Seconds until a frozen daemon is given up: connecting has 5, the look at the disks the rest."""
 
 
 def libvirtd() -> int:

@@ -10,7 +10,7 @@ ENOUGH = 60
 def apply_with_kills(place: Place, desired: Json) -> int:
     """Apply the same document, killed one effect later each time, until it gets through: how many kills."""
     for effect in range(1, ENOUGH):
-        answer = place.run("apply", desired, program=["-m", "tests.vmctl.real.killed", str(effect)])
+        answer = place.run("apply", desired, kill_at=effect)
         if answer.status >= 0:
             assert (answer.status, answer.errors) == (0, {}), answer.document
             return effect - 1

@@ -7,8 +7,9 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-# What remembers on purpose (the journal, the portal's last word), and locks, which hold nothing when nobody has them.
-REMEMBERED = re.compile(r".*(/journal\.jsonl(\.1)?|/memory\.json|/kvm\.json|[/.]lock)")
+# What remembers on purpose (the journal, the portal's last word, what a driver does not show), and locks, which hold
+# nothing when nobody has them.
+REMEMBERED = re.compile(r".*(/journal\.jsonl(\.1)?|/memory\.json|/kvm\.json|/time-slices\.json|[/.]lock)")
 
 
 def taken(folder: Path) -> Mapping[str, str]:

@@ -61,7 +61,7 @@ A40, T4, L40S, A100, H100, FLEX = (
     "0000:4e:00.0",
     "0000:6a:00.0",
 )
-FIXED = {"policy": "fixed_share", "time_slice_us": None}
+FIXED = {"policy": "fixed_share", "time_slice_us": 2000}
 USUAL = {"policy": "best_effort", "time_slice_us": None}
 
 WAYS = {

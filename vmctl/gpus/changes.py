@@ -115,6 +115,7 @@ def _slice(slice_us: int | None) -> Sequence[str]:
 def _set_scheduler(host: Host, card: Card, wanted: Scheduler) -> str:
     """The slice is noted once the tool took it: an empty card shows the policy alone (time_slices.py)."""
     words = ["vgpu", "set-scheduler-state", "-i", card.address, "-p", POLICIES[wanted.policy]]
+    time_slices.forget(host, card.address)  # or, cut off here, an older note might pass for what is set now
     answer = _smi(host, *words, *_slice(wanted.time_slice_us))
     if answer.status == 0:
         time_slices.remember(host, card.address, wanted)

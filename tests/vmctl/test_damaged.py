@@ -10,11 +10,12 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -24,7 +25,7 @@ from tests.vmctl.test_copied import LINES
 from vmctl import checks, gpus, observe
 from vmctl.answers import cards as cards_report
 from vmctl.answers import catalogue
-from vmctl.card import GPU
+from vmctl.card import GPU, Unknown
 from vmctl.checks.look import COMMANDS, SMI, Libvirt, Look
 from vmctl.copied import COMMANDS as FOLDER
 from vmctl.copied import copied, file_name
@@ -146,12 +147,31 @@ def told_less(good: Good, cards: Sequence[GPU], whole: bool) -> Iterator[str]:
         shares = {share.device for share in before.holders} - {share.device for share in after.holders}
         if shares and gpus.HOLDERS not in gaps:
             yield f"{before.address} has no {shares}: {gaps}"
-        room = {kind.name: kind.free for kind in before.types}
-        for kind in after.types:
-            if kind.free < room.get(kind.name, 0) and not gaps:
-                yield f"{kind.name} on {before.address} has room for {kind.free} instead of {room[kind.name]}"
+        yield from misled(before, after, gaps)
         if before.vfs is not None and after.vfs is None and "vfs" not in gaps:
             yield f"{before.address} has no virtual functions: {gaps}"
+
+
+def misled(before: GPU, after: GPU, gaps: Collection[str]) -> Iterator[str]:
+    """What the types of a card promise less than there is without a word about them, or more than there is."""
+    known = {kind.driver_id: kind for kind in before.types}  # one that lost its name goes by its number
+    everywhere = {"types", "mig", "mixed", gpus.HOLDERS} & set(gaps)
+    if after.handles is None and "handles" not in gaps:
+        yield f"{before.address} takes nobody knows how many"
+    for kind in after.types:
+        good = known.get(kind.driver_id)
+        if good is None:
+            yield f"{before.address} offers {kind.name}, which it does not"
+            continue
+        named = everywhere or any(gap.startswith(f"types.{kind.name}.") for gap in gaps)
+        if (kind.free is None or kind.free < (good.free or 0)) and not named:
+            yield f"{kind.name} on {before.address} has room for {kind.free} instead of {good.free}: {gaps}"
+        if (kind.max is None or kind.max < (good.max or 0)) and not named:
+            yield f"{kind.name} on {before.address} fits {kind.max} times instead of {good.max}: {gaps}"
+        if kind.free is not None and kind.free > (good.free or 0):
+            yield f"{kind.name} on {before.address} has room for {kind.free}, more than {good.free}"
+        if not set(kind.free_cells) <= set(good.free_cells):
+            yield f"{kind.name} on {before.address} has free {kind.free_cells}, more than {good.free_cells}"
 
 
 def examine(good: Good) -> list[str]:
@@ -204,6 +224,15 @@ def test_the_damage_would_be_seen(room: Callable[[str], Good], layout: str) -> N
     assert list(told_less(good, [], whole=True))
     bare = [GPU(gpu.address, gpu.model, gpu.vendor, gpu.device, gpu.framework) for gpu in good.cards]
     assert len(list(told_less(good, bare, whole=True))) >= len(good.cards) + 1
+
+
+@pytest.mark.parametrize("told", [{"free": 99}, {"free": 0}, {"free": None}, {"max": None}, {"free_cells": ((9, 10),)}])
+def test_the_damage_to_a_number_would_be_seen(room: Callable[[str], Good], told: dict[str, Any]) -> None:
+    """The control: a gap about something else excuses nothing."""
+    (first, *others) = room("t4").cards
+    wrong = replace(first, types=tuple(replace(kind, **told) for kind in first.types))
+    gap = Unknown(f"types.{first.types[0].name}-not-this.free", "Something else.")
+    assert list(told_less(room("t4"), [replace(wrong, unknown=(gap,)), *others], whole=True))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

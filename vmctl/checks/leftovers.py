@@ -6,13 +6,14 @@ One may be seen for a moment while a machine starts, so they are warnings.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from vmctl.card import Framework, ProvidedVGPU, Regime
 from vmctl.checks.finding import Answer, Evidence, not_applicable, passed, unknown, warned
-from vmctl.checks.look import Look
-from vmctl.gpus import HOLDERS
+from vmctl.checks.look import AS_ROOT, Look
+from vmctl.gpus import HOLDERS, processes
 from vmctl.gpus.driver.answers import Instance
+from vmctl.gpus.layers.places import is_instance
 
 BUS = "/sys/bus/pci/devices"
 MDEVS = "/sys/bus/mdev/devices"
@@ -23,15 +24,41 @@ def vgpus(look: Look) -> Answer:
     hidden = [Evidence(gpu.address, gap.reason) for gpu in look.gpus for gap in gpu.unknown if gap.what == HOLDERS]
     if hidden:
         return unknown("Let vmctl read the lists of shares.", *hidden)
-    shares = [share for gpu in look.gpus for share in gpu.holders]
+    shares = [share for gpu in look.gpus for share in gpu.holders if not is_instance(share)]
     alone = [share for share in shares if not _is_named(look, share)]
     if not alone:
         return passed(("shares", f"{len(shares)}, each with its machine"))
-    evidence = [Evidence(share.device, f"{share.type} on {share.gpu}, no machine") for share in alone]
+    users = processes.everyone(look.host)
+    held = {share: users.of(_nodes(look, share)) for share in alone}
+    evidence = [Evidence(share.device, _state(share, held[share])) for share in alone]
     if look.libvirt.unread:
         return _unread(look, *evidence)
-    commands = "; ".join(_removal(look, share) for share in alone)
-    return warned(f"If they stay, remove them: {commands}", *evidence)
+    if not users.whole:
+        return warned(f"{AS_ROOT} It names who has them open, or how they are removed.", *evidence)
+    return warned(_remedy(look, held), *evidence)
+
+
+def _state(share: ProvidedVGPU, holders: Collection[processes.Holder]) -> str:
+    who = f"held by {processes.named(holders)}" if holders else "no machine"
+    return f"{share.type} on {share.gpu}, {who}"
+
+
+def _remedy(look: Look, held: Mapping[ProvidedVGPU, Collection[processes.Holder]]) -> str:
+    """What a process has open is not removed: the command would sleep in the kernel until that has ended (B10)."""
+    open_now = [holder for holders in held.values() for holder in holders]
+    free = [share for share, holders in held.items() if not holders]
+    parts = []
+    if open_now:
+        parts.append(f"Find out whose machine it is, and end it there: {processes.named(open_now)}.")
+    if free:
+        parts.append(f"If they stay, remove them: {'; '.join(_removal(look, share) for share in free)}")
+    return " ".join(parts)
+
+
+def _nodes(look: Look, share: ProvidedVGPU) -> set[str]:
+    if share.framework in (Framework.MDEV_PF, Framework.MDEV_VF):
+        return processes.vfio_nodes(look.host, f"{MDEVS}/{share.device}")
+    return processes.function_nodes(look.host, share.parent)
 
 
 def _unread(look: Look, *evidence: Evidence) -> Answer:
@@ -72,7 +99,7 @@ def instances(look: Look) -> Answer:
             gaps.append(Evidence(gpu.address, "which GPU instance each vGPU lies in could not be seen"))
             continue
         for instance in found:
-            if not _is_used(instance, gpu.holders):
+            if not _is_used(instance, [share for share in gpu.holders if not is_instance(share)]):
                 evidence.append(Evidence(gpu.address, f"GPU instance {instance.id}, {instance.profile}, no vGPU"))
                 chosen = f"nvidia-smi mig -i {gpu.address} -gi {instance.id}"
                 commands.append(f"{chosen} -dci; {chosen} -dgi")
@@ -83,7 +110,7 @@ def instances(look: Look) -> Answer:
     return warned(f"If they stay, remove them: {'; '.join(commands)}", *evidence)
 
 
-def _is_used(instance: Instance, shares: tuple[ProvidedVGPU, ...]) -> bool:
+def _is_used(instance: Instance, shares: Collection[ProvidedVGPU]) -> bool:
     end = instance.start + instance.size
     cells = [share.cell for share in shares if share.cell is not None]
     return any(first < end and instance.start < last for first, last in cells)

@@ -32,6 +32,7 @@ MACHINE = f"""
 /proc/meminfo = MemTotal:       65536000 kB
 /proc/sys/kernel/osrelease = 6.1.0-18-amd64
 /proc/812/comm = libvirtd
+/proc/812/fd/ = <dir>
 /proc/812/limits = Max locked memory         8388608              8388608              bytes
 /proc/812/status = {RIGHTS}
 /lib/modules/6.1.0-18-amd64/modules.builtin = kernel/virt/lib/irqbypass.ko

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.vmctl.checks.hosts import BUS, GPU, one, seen, spoil
+from tests.vmctl.checks.hosts import BUS, GPU, GROUPS, one, seen, spoil
 from tests.vmctl.gpus.trees import function, plant
 from vmctl.card import Framework, Mode, ProvidedVGPU, Regime
 from vmctl.checks import Finding, Status
@@ -42,6 +42,27 @@ def test_shares_that_no_domain_names_are_told_with_their_command(good: Host) -> 
     assert leftover(good, "leftovers.vgpus", ODD).status is Status.UNKNOWN
 
 
+@pytest.mark.field("B10")
+def test_a_share_that_a_process_has_open_is_told_with_its_process_and_no_command(good: Host) -> None:
+    """The removal would sleep in the kernel until a QEMU outside libvirt has ended."""
+    mdev(good)
+    plant(good.root, f"{MDEV}/iommu_group -> {GROUPS}/31\n/proc/4711/comm = qemu-system-x86")
+    (good.path("/proc/4711/fd")).mkdir()
+    (good.path("/proc/4711/fd/9")).symlink_to("/dev/vfio/31")
+    found = leftover(good, "leftovers.vgpus", Libvirt((10, 3, 0)))
+    assert found.status is Status.WARN
+    assert "held by process 4711 (qemu-system-x86)" in found.evidence[0].said
+    assert "process 4711" in found.remedy
+    assert "remove" not in found.remedy
+
+
+def test_who_cannot_see_all_processes_gets_no_command(good: Host) -> None:
+    mdev(good)
+    plant(good.root, "/proc/4711/comm = a process of somebody else's")
+    found = leftover(good, "leftovers.vgpus", Libvirt((10, 3, 0)))
+    assert (found.status, "echo" in found.remedy, "as root" in found.remedy) == (Status.WARN, False, True)
+
+
 def test_a_list_of_shares_that_cannot_be_read_is_unknown(good: Host) -> None:
     spoil(good, "/sys/bus/mdev/devices = a file, not a folder")
     assert leftover(good, "leftovers.vgpus", Libvirt((10, 3, 0))).status is Status.UNKNOWN
@@ -72,6 +93,9 @@ def test_gpu_instances_without_a_vgpu_are_told_with_their_command(good: Host) ->
     found = instances(with_shares(good, share, told=told))
     assert found.status is Status.WARN
     assert found.remedy.endswith(f"nvidia-smi mig -i {GPU} -gi 1 -dci; nvidia-smi mig -i {GPU} -gi 1 -dgi")
+    bare = ProvidedVGPU(None, GPU, "3g.40gb", Framework.NONE, "gpu-instance 1", "3g", regime=Regime.MIG, cell=(0, 4))
+    assert instances(with_shares(good, share, bare, told=told)) == found
+    assert vgpus(with_shares(good, bare, told=told)).status is Status.PASS
     other = ProvidedVGPU("b", GPU, "A100D-3-40C", Framework.MDEV_VF, "y", "3g", regime=Regime.MIG, cell=(0, 4))
     assert instances(with_shares(good, share, other, told=told)).status is Status.PASS
 

@@ -245,3 +245,21 @@ def test_a_whole_card_has_no_types() -> None:
 
 def test_offers_of_a_type_that_the_regime_does_not_know_are_no_error() -> None:
     assert rulers.ruled(None, [Offer(given_by.offer("A40-4Q").kind, None)], [], NONE) == ()
+
+
+def test_beside_a_share_whose_size_is_not_told_nobody_knows_what_is_free() -> None:
+    """Its type goes by its number then; it may be of this size or of another."""
+    held = ProvidedVGPU("a", "0000:3b:00.0", "nvidia-222", Framework.MDEV_PF, "0000:3b:00.0", "nvidia-222")
+    offers = [given_by.offer("T4-1Q", most=16, room=15)]
+    (kind,) = rulers.ruled(Regime.EQUAL, offers, [held], DriverFacts())
+    assert (kind.free, kind.free_cells) == (None, ())
+    assert [gap.what for gap in rulers.untold(Regime.EQUAL, offers, [held], DriverFacts())] == ["types.T4-1Q.free"]
+    other = replace(held, size_group="2G")
+    (kind,) = rulers.ruled(Regime.EQUAL, offers, [other], DriverFacts())
+    assert (kind.free, rulers.untold(Regime.EQUAL, offers, [other], DriverFacts())) == (0, ())
+
+
+def test_a_counter_that_is_not_told_is_no_zero() -> None:
+    for most, room in ((16, None), (None, 3)):
+        (kind,) = rulers.ruled(Regime.EQUAL, [given_by.offer("T4-1Q", most=most, room=room)], [], DriverFacts())
+        assert (kind.free, kind.free_cells, kind.max) == (None, (), most)

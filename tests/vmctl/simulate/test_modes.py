@@ -138,7 +138,13 @@ def test_a_policy_and_its_time_slice(make: Make) -> None:
     smi(host, "vgpu set-scheduler-state -i 0 -p 3 -ts 2000000 -a 0")
     said = smi(host, "vgpu -ss -i 0")
     assert "Scheduler Policy                      : Fixed Share" in said
+    assert "Time Slice" not in said
+    write(host, vf_type(host, "0000:26:00.4"), "1155")
+    holders.hold(host.root, f"/dev/vfio/{host.link(host.pci('0000:26:00.4') / 'iommu_group')}")
+    said = smi(host, "vgpu -ss -i 0")
     assert "Time Slice(ns)                        : 2000000" in said
+    holders.let_go(host.root)
+    write(host, vf_type(host, "0000:26:00.4"), "0")
     assert "Not Supported" in smi(host, "vgpu -i 0 -shm 1", status=3)
     smi(host, "vgpu set-scheduler-state -i 0 -p 2 -ts 40000000", status=2)
     smi(host, "vgpu set-scheduler-state -i 0 -p 4", status=2)

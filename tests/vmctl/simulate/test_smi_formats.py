@@ -151,6 +151,7 @@ def test_the_scheduler_is_told_by_the_captured_labels(make: Make) -> None:
     ours = [re.sub(" +: ", " : ", line.strip()) for line in smi(host, "vgpu -ss -i 0").splitlines()][1:]
     assert ours == idle
     write(host, vf_type(host, "0000:26:00.4"), "1155")
+    holders.hold(host.root, f"/dev/vfio/{host.link(host.pci('0000:26:00.4') / 'iommu_group')}")
     ours = [re.sub(" +: ", " : ", line.strip()) for line in smi(host, "vgpu -ss -i 0").splitlines()][1:]
     assert ours == told.splitlines()[1:]
 

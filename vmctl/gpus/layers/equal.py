@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
-from vmctl.card import ProvidedVGPU, Regime, VGPUType
+from vmctl.card import ProvidedVGPU, Regime, Unknown, VGPUType
 from vmctl.gpus.layers import cells
 from vmctl.gpus.shares import Offer
 
@@ -18,8 +19,22 @@ def ruled(offer: Offer, held: Sequence[ProvidedVGPU]) -> VGPUType:
     kind = offer.kind
     known = kind.memory_mib is not None and kind.most is not None
     legal = tuple((k, k + 1) for k in range(kind.most or 0)) if known else ()
-    fits = all(vgpu.size_group == kind.size_group for vgpu in held)
-    left = legal[len(held) :][: offer.room or 0] if fits else ()
-    count = len(left) if known and offer.room is not None else None
-    free = cells.least(count, offer.room) if fits else 0
+    others = [vgpu for vgpu in held if vgpu.size_group != kind.size_group]
+    left = () if others else legal[len(held) :][: offer.room or 0]
+    told = known and offer.room is not None
+    if others:
+        told = not any(map(_is_unsized, others))
+    free = cells.least(len(left) if told else None, offer.room)
     return cells.ruled(kind, Regime.EQUAL, max=kind.most, cells=legal, free_cells=left, free=free)
+
+
+def untold(offer: Offer, held: Sequence[ProvidedVGPU]) -> tuple[Unknown, ...]:
+    """What cannot be said of a type, and why."""
+    name, group = offer.kind.name, offer.kind.size_group
+    unsized = [vgpu.device for vgpu in held if vgpu.size_group != group and _is_unsized(vgpu)]
+    return (Unknown(f"types.{name}.free", f"The size of {', '.join(unsized)} is not told."),) if unsized else ()
+
+
+def _is_unsized(vgpu: ProvidedVGPU) -> bool:
+    """Whether a share goes by the number of its type, as its driver tells no size."""
+    return re.fullmatch(r"\d+[GM]", vgpu.size_group) is None

@@ -21,6 +21,8 @@ from vmctl.ledger import Made
 
 LAYERED = (Framework.MDEV_VF, Framework.VENDOR_VFIO)
 """Where vGPUs may have a place of their own; on a card without functions all are of one size (dossier 3.1)."""
+INSTANCE = "gpu-instance "
+"""What a bare GPU instance is called where a vGPU has its function."""
 
 
 def seen(survey: Survey, card: Card, shares: Sequence[ProvidedVGPU]) -> list[ProvidedVGPU]:
@@ -36,6 +38,11 @@ def seen(survey: Survey, card: Card, shares: Sequence[ProvidedVGPU]) -> list[Pro
     told = survey.of(card)
     found = [_placed(survey, card, share, made.get(share.uuid or "")) for share in shares]
     return found + _left_over(card, list(made.values()), found, told)
+
+
+def is_instance(share: ProvidedVGPU) -> bool:
+    """Whether it is a bare GPU instance that somebody else made: it has no vGPU, and so no machine."""
+    return share.uuid is None and share.parent.startswith(INSTANCE)
 
 
 def is_left_over(share: ProvidedVGPU) -> bool:
@@ -62,7 +69,7 @@ def _instance(card: Card, instance: Instance) -> ProvidedVGPU:
         gpu=card.address,
         type=instance.profile,
         framework=card.framework,
-        parent=f"gpu-instance {instance.id}",
+        parent=f"{INSTANCE}{instance.id}",
         size_group=instance.profile,
         regime=Regime.MIG,
         cell=cell(instance),

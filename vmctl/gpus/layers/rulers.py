@@ -33,6 +33,8 @@ def untold(
     if told.mig is not None and told.mig.current != told.mig.pending:
         mode = "on" if told.mig.pending else "off"
         return (Unknown("types", f"MIG mode will be {mode} after a reset of the card or a reboot of the host."),)
+    if regime is Regime.EQUAL:
+        return tuple(gap for offer in _of(regime, offers, told) for gap in equal.untold(offer, held))
     if regime is Regime.MIXED:
         return tuple(gap for offer in _of(regime, offers, told) for gap in mixed.untold(offer, held, told))
     if regime is Regime.MIG:

@@ -140,11 +140,7 @@ def _call(
 
 
 def _run(words: list[str], entered: IO[bytes], printed: IO[bytes], said: IO[bytes], *, limit: float, what: str) -> int:
-    """The child's exit status. Past its limit in seconds it is killed.
-
-    A tool that it had begun to change the host with lives on, and keeps the host's lock until it has ended: whoever
-    calls meanwhile is told "busy".
-    """
+    """The child's exit status. Past its limit in seconds it is killed; its tools keep the host busy until they end."""
     try:
         child = subprocess.Popen(
             words,

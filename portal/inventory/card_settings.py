@@ -7,6 +7,9 @@ from typing import Any, Protocol
 
 from portal.inventory import sight
 
+UNSHARED = ("mig", "whole", "vf")
+"""Regimes in which nobody shares time."""
+
 
 class Settings(Protocol):
     """A card's facts and wishes."""
@@ -29,6 +32,8 @@ def mistakes(card: Settings, known: Collection[str]) -> dict[str, str]:
     facts, wrong = card.facts or {}, {}
     if card.wanted_regime and (never := _never(card.wanted_regime, facts)):
         wrong["wanted_regime"] = never
+    if card.wanted_vfs is not None and card.wanted_regime not in ("", "vf"):
+        wrong["wanted_vfs"] = "Only a card that is cut into plain parts has a number of them; leave it empty."
     if card.wanted_vfs is not None and facts.get("framework") != "sriov":
         wrong["wanted_vfs"] = "This card is not cut into plain parts; leave it empty."
     most = (facts.get("vfs") or {}).get("total")
@@ -36,7 +41,7 @@ def mistakes(card: Settings, known: Collection[str]) -> dict[str, str]:
         wrong["wanted_vfs"] = f"This card can have at most {most} parts."
     if card.time_slice_us is not None and card.scheduler_policy not in ("equal_share", "fixed_share"):
         wrong["time_slice_us"] = "A time slice needs the policy of equal or of fixed shares."
-    if card.scheduler_policy and card.wanted_regime in ("mig", "whole", "vf"):
+    if card.scheduler_policy and card.wanted_regime in UNSHARED:
         wrong["scheduler_policy"] = "The policy is for time-sliced vGPUs: regime equal or mixed."
     if card.scheduler_policy == "fixed_share" and card.wanted_regime == "mixed":
         wrong["scheduler_policy"] = "With shares of several sizes the driver takes no fixed shares."
@@ -73,12 +78,20 @@ def wish(card: Settings, used: str = "") -> dict[str, Any]:
     """
     lost = sight.has_lost(card.facts or {}, card.last_regime)
     again = card.last_regime if lost or (used == card.last_regime and used in sight.LOST) else ""
-    policy = {"policy": card.scheduler_policy, "time_slice_us": card.time_slice_us} if card.scheduler_policy else None
+    regime = card.wanted_regime or again
     return {
         "gpu": card.address,
-        "regime": card.wanted_regime or again or None,
-        "vfs": card.wanted_vfs,
-        "scheduler": policy,
+        "regime": regime or None,
+        "vfs": card.wanted_vfs if regime in ("", "vf") else None,
+        "scheduler": _scheduler(card, regime),
         "ecc": card.ecc,
         "types": list(card.offered_types) or None,
     }
+
+
+def _scheduler(card: Settings, regime: str) -> dict[str, Any] | None:
+    """The policy, where a card in this regime takes one: with another vmctl refuses the whole document."""
+    policy = card.scheduler_policy
+    if not policy or regime in UNSHARED or (policy, regime) == ("fixed_share", "mixed"):
+        return None
+    return {"policy": policy, "time_slice_us": card.time_slice_us}

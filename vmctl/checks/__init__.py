@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
 
-from vmctl.checks.finding import HOST, Answer, Evidence, Finding, Status, not_applicable, unknown
+from vmctl.checks.finding import HOST, Evidence, Finding, Status, Verdict, not_applicable, unknown
 from vmctl.checks.look import Look, look_at
 from vmctl.checks.table import CHECKS, CardCheck, Check
 from vmctl.errors import Exit, VmctlError
@@ -40,13 +40,13 @@ def _asked(check: Check | CardCheck, seen: Look) -> Iterator[Finding]:
         yield _finding(check.id, HOST, partial(_which, seen))
 
 
-def _which(seen: Look) -> Answer:
+def _which(seen: Look) -> Verdict:
     """Instead of an answer for each card. Raises VmctlError where the cards could not be listed."""
     assert not seen.gpus
     return not_applicable(("/sys/bus/pci/devices", "no NVIDIA, AMD or Intel display function"))
 
 
-def _finding(name: str, subject: str, ask: Callable[[], Answer]) -> Finding:
+def _finding(name: str, subject: str, ask: Callable[[], Verdict]) -> Finding:
     """A question that could not be answered is `unknown`, with the reason."""
     try:
         answer = ask()

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from vmctl.card import Framework
 from vmctl.checks import distribution
-from vmctl.checks.finding import Answer, Evidence, failed, not_applicable, passed, unknown, warned
+from vmctl.checks.finding import Evidence, Verdict, failed, not_applicable, passed, unknown, warned
 from vmctl.checks.look import AS_ROOT, SMI, SSHD, TOOLS, Look
 from vmctl.commands import Missing, TooSlow
 from vmctl.errors import Code, VmctlError
@@ -23,7 +23,7 @@ SSHD_CONFIG = "/etc/ssh/sshd_config"
 DEFAULTS = {"maxsessions": "10", "maxstartups": "10:30:100"}
 
 
-def confinement(look: Look) -> Answer:
+def confinement(look: Look) -> Verdict:
     """Which walls are around QEMU, and whether they refused it something (dossier 7.5)."""
     on = []
     if (look.text(APPARMOR) or "").strip() == "Y":
@@ -43,7 +43,7 @@ def confinement(look: Look) -> Answer:
     return passed(*on, ("dmesg", "no refusal of QEMU or libvirt"))
 
 
-def sshd(look: Look) -> Answer:
+def sshd(look: Look) -> Verdict:
     """Whether a class can look at its screens over SSH at the same time."""
     if not look.there(SSHD_CONFIG) and not look.there("/usr/sbin/sshd"):
         return not_applicable((SSHD_CONFIG, "no SSH server here"))
@@ -97,7 +97,7 @@ def _first(lines: Iterable[str]) -> dict[str, str]:
     return DEFAULTS | found
 
 
-def tools(look: Look) -> Answer:
+def tools(look: Look) -> Verdict:
     """Every tool that a way of sharing here needs: better known now than by the first user (field log H07)."""
     wanted = dict(TOOLS)
     ways = {gpu.framework for gpu in look.gpus}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from vmctl.card import GPU, Mode
-from vmctl.checks.finding import Answer, Evidence, failed, not_applicable, passed, unknown, warned
+from vmctl.checks.finding import Evidence, Verdict, failed, not_applicable, passed, unknown, warned
 from vmctl.checks.look import Look
 from vmctl.errors import VmctlError
 from vmctl.gpus.cards import doubtful, is_vfio
@@ -23,7 +23,7 @@ FIRMWARE = "Switch on SR-IOV, ARI and decoding above 4G (large MMIO) in the firm
 NO_ROOM = ("not enough MMIO resources for SR-IOV", "can't assign VF BAR", "SR-IOV: bus number out of range")
 
 
-def present(look: Look) -> Answer:
+def present(look: Look) -> Verdict:
     """A host of a portal has GPUs."""
     doubts = doubtful(look.host)
     if doubts:
@@ -37,7 +37,7 @@ def present(look: Look) -> Answer:
     return warned("Put a GPU into this host, or take the host out.", nothing)
 
 
-def display(look: Look, gpu: GPU) -> Answer:
+def display(look: Look, gpu: GPU) -> Verdict:
     """A card that drives the host's screen, or could, makes no vGPUs."""
     folder = f"/sys/bus/pci/devices/{gpu.address}"
     if gpu.vendor != "NVIDIA":
@@ -69,7 +69,7 @@ def _screen(look: Look, gpu: GPU) -> str:
     return (look.text(f"/sys/bus/pci/devices/{gpu.address}/boot_vga") or "").strip()
 
 
-def firmware(look: Look, gpu: GPU) -> Answer:
+def firmware(look: Look, gpu: GPU) -> Verdict:
     """Whether the firmware left room for virtual functions."""
     source = f"/sys/bus/pci/devices/{gpu.address}/sriov_totalvfs"
     total = look.text(source)
@@ -93,7 +93,7 @@ def _without_room(look: Look, gpu: GPU) -> str | None:
     return next((line.strip()[:200] for line in lines if any(text in line for text in NO_ROOM)), None)
 
 
-def functions(look: Look, gpu: GPU) -> Answer:
+def functions(look: Look, gpu: GPU) -> Verdict:
     """Whether the virtual functions are on: they are off again after each boot (field log A05)."""
     source = f"/sys/bus/pci/devices/{gpu.address}/sriov_numvfs"
     reason = _gap(gpu, "vfs")
@@ -111,18 +111,18 @@ def functions(look: Look, gpu: GPU) -> Answer:
     return warned(f"vmctl apply does it when a machine needs one; by hand, while nothing uses it: {command}", seen)
 
 
-def mig(look: Look, gpu: GPU) -> Answer:
+def mig(look: Look, gpu: GPU) -> Verdict:
     """A change that waits for a reset keeps the card from being booked (field log A19)."""
     reset = "End what runs on the card, then reset it or reboot the host."
     return _pending(gpu, "mig", gpu.mig, reset, failed)
 
 
-def ecc(look: Look, gpu: GPU) -> Answer:
+def ecc(look: Look, gpu: GPU) -> Verdict:
     """The same of ECC; the card works meanwhile."""
     return _pending(gpu, "ecc", gpu.ecc, "Reboot the host when it is drained.", warned)
 
 
-def _pending(gpu: GPU, what: str, mode: Mode | None, remedy: str, judge: Callable[..., Answer]) -> Answer:
+def _pending(gpu: GPU, what: str, mode: Mode | None, remedy: str, judge: Callable[..., Verdict]) -> Verdict:
     reason = _gap(gpu, what)
     if mode is None and reason is not None:
         return unknown("Look at what nvidia-smi -q says.", (what, reason))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from vmctl.card import GPU, Framework, Regime, Unknown
 from vmctl.checks import cards, distribution, modules, units
-from vmctl.checks.finding import Answer, Evidence, failed, not_applicable, passed, unknown, warned
+from vmctl.checks.finding import Evidence, Verdict, failed, not_applicable, passed, unknown, warned
 from vmctl.checks.look import SMI, Look
 from vmctl.errors import VmctlError
 from vmctl.gpus.cards import is_vfio
@@ -23,7 +23,7 @@ HOST_DRIVER = "Install NVIDIA's vGPU host driver of a release that lists this ca
 MISMATCH = re.compile(r"version mismatch|API mismatch", re.IGNORECASE)
 
 
-def bound(look: Look, gpu: GPU) -> Answer:
+def bound(look: Look, gpu: GPU) -> Verdict:
     """Which driver a card is on."""
     link = Evidence(f"/sys/bus/pci/devices/{gpu.address}/driver", gpu.driver or "none")
     if is_vfio(gpu.driver):
@@ -35,7 +35,7 @@ def bound(look: Look, gpu: GPU) -> Answer:
     return passed(link)
 
 
-def _none(look: Look, gpu: GPU, link: Evidence) -> Answer:
+def _none(look: Look, gpu: GPU, link: Evidence) -> Verdict:
     """No driver at all: was it never built for this kernel (field log H04), or does it not take the card?"""
     if gpu.vendor != "NVIDIA":
         return failed("Install the maker's driver for this card, or give it to vfio-pci.", link)
@@ -49,7 +49,7 @@ def _none(look: Look, gpu: GPU, link: Evidence) -> Answer:
     return failed(f"Look at dmesg for NVRM: the driver did not take this card. {HOST_DRIVER}", *evidence)
 
 
-def versions(look: Look) -> Answer:
+def versions(look: Look) -> Verdict:
     """Kernel module, library and nvidia-smi are of one release; updates break that until the next boot (H09)."""
     if not any(gpu.driver == "nvidia" for gpu in look.gpus):
         return not_applicable(("/sys/bus/pci/devices", "no GPU on the nvidia driver"))
@@ -104,7 +104,7 @@ def _libraries(look: Look) -> dict[str, str]:
     return found
 
 
-def package(look: Look) -> Answer:
+def package(look: Look) -> Verdict:
     """The vGPU host driver and the plain CUDA driver have the same module name (7.4)."""
     driven = [gpu for gpu in look.nvidia if gpu.driver == "nvidia"]
     if not driven:
@@ -126,7 +126,7 @@ def package(look: Look) -> Answer:
     return failed(f"This is the plain CUDA driver, which makes no vGPUs. {HOST_DRIVER}", *evidence)
 
 
-def manager(look: Look) -> Answer:
+def manager(look: Look) -> Verdict:
     """nvidia-vgpud feeds the type list and may end; nvidia-vgpu-mgr must run while machines run (1.2)."""
     if not any(gpu.driver == "nvidia" for gpu in look.nvidia):
         return not_applicable(("/sys/bus/pci/devices", "no GPU on the nvidia driver"))
@@ -145,7 +145,7 @@ def manager(look: Look) -> Answer:
     return passed(*evidence)
 
 
-def types(look: Look, gpu: GPU) -> Answer:
+def types(look: Look, gpu: GPU) -> Verdict:
     """Whether a card offers sizes at all, and whether all of them could be read."""
     if gpu.driver != "nvidia" and gpu.framework in (Framework.PASSTHROUGH, Framework.SRIOV, Framework.NONE):
         said = gpu.reason or f"on {gpu.driver or 'no driver'}: cut into no vGPU types"

@@ -29,7 +29,7 @@ class Evidence:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Verdict:
     """What a check makes of a question. `remedy` is a sentence that says exactly what to do; empty where nothing is."""
 
     status: Status
@@ -62,24 +62,24 @@ Said = tuple[str, str] | Evidence
 """A source and what it said, as checks write it."""
 
 
-def passed(*evidence: Said) -> Answer:
-    return Answer(Status.PASS, tuple(_all(evidence)))
+def passed(*evidence: Said) -> Verdict:
+    return Verdict(Status.PASS, tuple(_all(evidence)))
 
 
-def warned(remedy: str, *evidence: Said) -> Answer:
-    return Answer(Status.WARN, tuple(_all(evidence)), remedy)
+def warned(remedy: str, *evidence: Said) -> Verdict:
+    return Verdict(Status.WARN, tuple(_all(evidence)), remedy)
 
 
-def failed(remedy: str, *evidence: Said) -> Answer:
-    return Answer(Status.FAIL, tuple(_all(evidence)), remedy)
+def failed(remedy: str, *evidence: Said) -> Verdict:
+    return Verdict(Status.FAIL, tuple(_all(evidence)), remedy)
 
 
-def unknown(remedy: str, *evidence: Said) -> Answer:
-    return Answer(Status.UNKNOWN, tuple(_all(evidence)), remedy)
+def unknown(remedy: str, *evidence: Said) -> Verdict:
+    return Verdict(Status.UNKNOWN, tuple(_all(evidence)), remedy)
 
 
-def not_applicable(*evidence: Said) -> Answer:
-    return Answer(Status.NOT_APPLICABLE, tuple(_all(evidence)))
+def not_applicable(*evidence: Said) -> Verdict:
+    return Verdict(Status.NOT_APPLICABLE, tuple(_all(evidence)))
 
 
 def _all(evidence: Iterable[Said]) -> Iterable[Evidence]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from vmctl.card import GPU
 from vmctl.checks import boot
-from vmctl.checks.finding import Answer, Evidence, failed, not_applicable, passed, unknown, warned
+from vmctl.checks.finding import Evidence, Verdict, failed, not_applicable, passed, unknown, warned
 from vmctl.checks.look import Look
 from vmctl.gpus.cards import is_vfio
 
@@ -24,7 +24,7 @@ NO_HOST_DRIVER = ("pci-stub", "pcieport", None)
 """Drivers beside VFIO's that leave a group viable (7.2); VFIO's own variants show by their vfio-dev folder."""
 
 
-def enabled(look: Look) -> Answer:
+def enabled(look: Look) -> Verdict:
     """Groups are the deciding test, on Intel, AMD and ARM alike: they fill only when the IOMMU is in use."""
     groups = [name for name in look.entries(GROUPS) if name.isdecimal()]
     found = Evidence(GROUPS, f"{len(groups)} groups")
@@ -72,7 +72,7 @@ def _remedy(look: Look, table: str | None) -> str:
     return "The firmware has an IOMMU and AMD's is on by default: look at dmesg for AMD-Vi, and update the firmware."
 
 
-def remapping(look: Look) -> Answer:
+def remapping(look: Look) -> Verdict:
     """Without it a device's interrupts can be forged by its guest, and vfio refuses the device (7.1)."""
     if not look.entries(GROUPS):
         return not_applicable((GROUPS, "no groups: see iommu.enabled"))
@@ -96,7 +96,7 @@ def remapping(look: Look) -> Answer:
     return failed(remedy, evidence, *((allowed,) if unsafe else ()))
 
 
-def group_viable(look: Look, gpu: GPU) -> Answer:
+def group_viable(look: Look, gpu: GPU) -> Verdict:
     """Whether the card's group can go to one machine, and each of its VFs to a machine of its own (7.2)."""
     if gpu.iommu_group is None:
         source = f"/sys/bus/pci/devices/{gpu.address}/iommu_group"

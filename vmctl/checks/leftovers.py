@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 
 from vmctl.card import Framework, ProvidedVGPU, Regime
-from vmctl.checks.finding import Answer, Evidence, not_applicable, passed, unknown, warned
+from vmctl.checks.finding import Evidence, Verdict, not_applicable, passed, unknown, warned
 from vmctl.checks.look import AS_ROOT, Look
 from vmctl.gpus import HOLDERS, processes
 from vmctl.gpus.driver.answers import Instance
@@ -19,7 +19,7 @@ BUS = "/sys/bus/pci/devices"
 MDEVS = "/sys/bus/mdev/devices"
 
 
-def vgpus(look: Look) -> Answer:
+def vgpus(look: Look) -> Verdict:
     """Shares that no domain names, running or off."""
     hidden = [Evidence(gpu.address, gap.reason) for gpu in look.gpus for gap in gpu.unknown if gap.what == HOLDERS]
     if hidden:
@@ -61,7 +61,7 @@ def _nodes(look: Look, share: ProvidedVGPU) -> set[str]:
     return processes.function_nodes(look.host, share.parent)
 
 
-def _unread(look: Look, *evidence: Evidence) -> Answer:
+def _unread(look: Look, *evidence: Evidence) -> Verdict:
     """A domain whose XML makes no sense may name what seems to be nobody's."""
     names = ", ".join(look.libvirt.unread)
     return unknown(f"Look what these domains name: {names}.", ("libvirt", f"cannot be read: {names}"), *evidence)
@@ -87,7 +87,7 @@ def _give_back(look: Look, address: str) -> str:
     return f"{unbind}echo > {BUS}/{address}/driver_override; echo {address} > /sys/bus/pci/drivers_probe"
 
 
-def instances(look: Look) -> Answer:
+def instances(look: Look) -> Verdict:
     """MIG GPU instances without a vGPU on them; somebody may have made them for programs of the host itself."""
     cards = [gpu for gpu in look.gpus if gpu.mig is not None and gpu.mig.current]
     if not cards:
@@ -116,7 +116,7 @@ def _is_used(instance: Instance, shares: Collection[ProvidedVGPU]) -> bool:
     return any(first < end and instance.start < last for first, last in cells)
 
 
-def functions(look: Look) -> Answer:
+def functions(look: Look) -> Verdict:
     """Functions of GPUs that are kept from their driver by an override, though no domain names them."""
     noted = {share.parent for gpu in look.gpus for share in gpu.holders}
     kept = [name for name in _overridden(look) if name not in noted]

@@ -7,7 +7,7 @@ import re
 
 from vmctl.card import Framework
 from vmctl.checks import distribution, units
-from vmctl.checks.finding import Answer, Evidence, failed, not_applicable, passed, unknown, warned
+from vmctl.checks.finding import Evidence, Verdict, failed, not_applicable, passed, unknown, warned
 from vmctl.checks.look import Look
 from vmctl.errors import VmctlError
 from vmctl.machine.launch import VENDOR_VFIO_SINCE
@@ -20,7 +20,7 @@ GUESTS = ("/etc/default/libvirt-guests", "/etc/sysconfig/libvirt-guests")
 REFUSED = re.compile(r"permission denied|authentication|access denied|polkit", re.IGNORECASE)
 
 
-def version(look: Look) -> Answer:
+def version(look: Look) -> Verdict:
     """Whether it answers, and is new enough for the cards that are here."""
     uri = look.site.libvirt_uri
     try:
@@ -61,7 +61,7 @@ def _let_in(look: Look) -> str:
     return "Run vmctl check as root, or as a user whom libvirt lets in."
 
 
-def daemons(look: Look) -> Answer:
+def daemons(look: Look) -> Verdict:
     """One daemon for all, or one for each part; both at once work until the next boot (field log H12)."""
     found = {name: units.unit(look, name) for name in _UNITS}
     there = {name: each for name, each in found.items() if units.is_there(each)}
@@ -92,7 +92,7 @@ _UNITS = (
 )
 
 
-def shutdown(look: Look) -> Answer:
+def shutdown(look: Look) -> Verdict:
     """A machine with a device cannot be suspended: at the host's end it must be shut down (field log A18)."""
     if not look.gpus:
         return not_applicable(("/sys/bus/pci/devices", "no GPU"))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from vmctl import kvm
 from vmctl.checks import distribution, units
-from vmctl.checks.finding import Answer, Evidence, failed, not_applicable, passed, unknown, warned
+from vmctl.checks.finding import Evidence, Verdict, failed, not_applicable, passed, unknown, warned
 from vmctl.checks.look import AS_ROOT, LVS, Look
 from vmctl.errors import Code, VmctlError
 from vmctl.host import TIME_ERROR
@@ -23,7 +23,7 @@ LIMITS_FILES = ("/etc/security/limits.conf", "/etc/security/limits.d")
 HUGEPAGES = "/sys/kernel/mm/hugepages"
 
 
-def works(look: Look) -> Answer:
+def works(look: Look) -> Verdict:
     """Whether machines run on KVM or are emulated: right either way, but ten times slower."""
     found = look.kvm
     evidence = ("/dev/kvm", found.reason)
@@ -37,7 +37,7 @@ def works(look: Look) -> Answer:
     )
 
 
-def lock_limit(look: Look) -> Answer:
+def lock_limit(look: Look) -> Verdict:
     """All memory of a machine with a device is locked; libvirt raises the limit, if it may (dossier 7.5)."""
     session = tuple(_session_limits(look))
     process = _daemon(look)
@@ -87,7 +87,7 @@ def _session_limits(look: Look) -> Iterator[Evidence]:
                 yield Evidence(name, " ".join(line.split()))
 
 
-def hugepages(look: Look) -> Answer:
+def hugepages(look: Look) -> Verdict:
     """Memory set aside as huge pages is none for machines, which take ordinary memory."""
     reserved = {name: _reserved_mib(look, name) for name in look.entries(HUGEPAGES)}
     found = re.search(r"^MemTotal:\s*(\d+) kB", look.text("/proc/meminfo") or "", re.MULTILINE)
@@ -113,7 +113,7 @@ def _reserved_mib(look: Look, name: str) -> int:
     return int(size[1]) * int(count) // 1024
 
 
-def disk(look: Look) -> Answer:
+def disk(look: Look) -> Verdict:
     """Free space where machines' disks lie."""
     folder, free_bytes = look.free_bytes
     free = free_bytes / GIB
@@ -124,7 +124,7 @@ def disk(look: Look) -> Answer:
     return judge("Delete disks of machines nobody needs, or enlarge the file system.", evidence)
 
 
-def thin_pools(look: Look) -> Answer:
+def thin_pools(look: Look) -> Verdict:
     """A thin pool promises more than it has; when it is full, every machine on it gets write errors."""
     try:
         answer = look.said(LVS)
@@ -158,7 +158,7 @@ def _pools(output: str) -> Iterator[tuple[str, float]]:
         raise VmctlError(Code.COULD_NOT_TELL, f"lvs answered something else: {error!r}.", "Look at lvs.") from error
 
 
-def clock(look: Look) -> Answer:
+def clock(look: Look) -> Verdict:
     """Ends of bookings are times: a clock that nobody sets drifts. Asked of the kernel, whoever sets it."""
     state = look.host.clock_state()
     if state is None:

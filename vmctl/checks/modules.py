@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from vmctl.card import GPU, Framework
 from vmctl.checks import distribution
-from vmctl.checks.finding import Answer, Evidence, failed, not_applicable, passed, unknown, warned
+from vmctl.checks.finding import Evidence, Verdict, failed, not_applicable, passed, unknown, warned
 from vmctl.checks.look import AS_ROOT, SIGNER, Look
 from vmctl.errors import VmctlError
 
@@ -51,7 +51,7 @@ def _listed(look: Look, name: str) -> set[str] | None:
     return None
 
 
-def vfio(look: Look) -> Answer:
+def vfio(look: Look) -> Verdict:
     """The kernel's half of giving devices to machines."""
     if not look.gpus:
         return not_applicable(("/sys/bus/pci/devices", "no GPU"))
@@ -78,7 +78,7 @@ def _needed(gpus: Iterable[GPU]) -> list[str]:
     return modules
 
 
-def nouveau(look: Look) -> Answer:
+def nouveau(look: Look) -> Verdict:
     """Kept away from the cards, and out of the initial RAM disk (field log H06)."""
     if not look.nvidia:
         return not_applicable(("/sys/bus/pci/devices", "no NVIDIA GPU"))
@@ -104,7 +104,7 @@ def without(look: Look, modules: Iterable[str]) -> str:
     )
 
 
-def secure_boot(look: Look) -> Answer:
+def secure_boot(look: Look) -> Verdict:
     """A signed boot takes only signed modules (7.4)."""
     if not look.there("/sys/firmware/efi"):
         return not_applicable(("/sys/firmware/efi", "none: not booted by UEFI"))
@@ -133,7 +133,7 @@ def _secure_boot_is_on(look: Look) -> bool | None:
     return content[4] == 1 if len(content) == 5 else None
 
 
-def _unsigned(look: Look, evidence: list[Evidence]) -> Answer:
+def _unsigned(look: Look, evidence: list[Evidence]) -> Verdict:
     sign = "Sign the module and enrol the key: mokutil --import KEY.der, then reboot and confirm on the screen."
     try:
         signer = look.said(SIGNER)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from vmctl.card import GPU
 from vmctl.checks import access, cards, driver, iommu, leftovers, libvirt, machine, modules
-from vmctl.checks.finding import Answer
+from vmctl.checks.finding import Verdict
 from vmctl.checks.look import Look
 
 
@@ -17,7 +17,7 @@ class Check:
 
     id: str
     question: str
-    ask: Callable[[Look], Answer]
+    ask: Callable[[Look], Verdict]
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class CardCheck:
 
     id: str
     question: str
-    ask: Callable[[Look, GPU], Answer]
+    ask: Callable[[Look, GPU], Verdict]
 
 
 CHECKS: Sequence[Check | CardCheck] = (

@@ -13,7 +13,7 @@ from vmctl.gpus.cards import Card, doubtful
 from vmctl.gpus.changes import change
 from vmctl.gpus.inventory import inventory
 from vmctl.gpus.layers import landing, mig, mixed, places
-from vmctl.gpus.shares import Order, Survey
+from vmctl.gpus.shares import Making, Survey
 from vmctl.gpus.ways import whole
 from vmctl.gpus.ways.choice import shares_on, way_for, way_of
 from vmctl.host import Host
@@ -103,15 +103,15 @@ def having_open(host: Host, gpu: str) -> list[processes.Holder]:
 def _provide_at(host: Host, wanted: WantedVGPU, machine: str, taken: frozenset[str]) -> ProvidedVGPU:
     _leave_other_place(host, wanted, machine)
     card, survey = _card(host, wanted.gpu), Survey(host)
-    way, order = way_for(card, wanted.regime), Order(wanted, machine, survey.ledger, taken=taken)
+    way, making = way_for(card, wanted.regime), Making(wanted, machine, survey.ledger, taken=taken)
     _refuse_regime(survey, card, wanted)
     try:
         if wanted.regime is Regime.MIXED:
             mixed.refuse_taken(wanted, shares_on(survey, card), survey.of(card))
         if wanted.regime is not Regime.MIG:
-            return way.provide(host, card, order)
-        order = mig.make_room(host, card, order, survey.of(card))
-        return landing.provide(host, card, order, way.provide, way.release)
+            return way.provide(host, card, making)
+        making = mig.make_room(host, card, making, survey.of(card))
+        return landing.provide(host, card, making, way.provide, way.release)
     except VmctlError as error:
         if wanted.regime is Regime.MIG:
             mig.after_release(host, card, wanted.uuid, Survey(host).of(card))
@@ -123,7 +123,7 @@ def _provide_at(host: Host, wanted: WantedVGPU, machine: str, taken: frozenset[s
 def _leave_other_place(host: Host, wanted: WantedVGPU, machine: str) -> None:
     """A share that lies elsewhere, or is another one, goes first; on the same card it would be in its own way."""
     survey = Survey(host)
-    if Order(wanted, machine, survey.ledger).moved:
+    if Making(wanted, machine, survey.ledger).moved:
         there = _present(survey, wanted.uuid, wanted.gpu)
         if there is not None:
             release(host, there)

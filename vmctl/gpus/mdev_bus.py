@@ -11,7 +11,7 @@ from vmctl.host import Host
 
 
 @dataclass(frozen=True)
-class Device:
+class BusDevice:
     """A mediated device that exists: where it is and what it is."""
 
     uuid: str
@@ -24,7 +24,7 @@ def bus(host: Host) -> Path:
     return host.path("/sys/bus/mdev/devices")
 
 
-def devices(host: Host) -> list[Device]:
+def devices(host: Host) -> list[BusDevice]:
     """All mediated devices of the machine. None where the kernel has no such bus: then nothing was made.
 
     Raises VmctlError where the bus or a device on it cannot be read: a share that nobody can see is not a free one.
@@ -40,12 +40,12 @@ def devices(host: Host) -> list[Device]:
     return found
 
 
-def device(host: Host, uuid: str) -> Device | None:
+def device(host: Host, uuid: str) -> BusDevice | None:
     """One of them, None when there is none."""
     where, kind = bus(host) / uuid, host.link(bus(host) / uuid / "mdev_type")
     if kind is None:
         return None  # not there, or just going
     try:
-        return Device(uuid, where.resolve().parent.name, kind)
+        return BusDevice(uuid, where.resolve().parent.name, kind)
     except FileNotFoundError:
         return None  # gone between two looks

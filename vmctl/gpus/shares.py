@@ -52,7 +52,7 @@ class Survey:
         return processes.everyone(self.host)
 
     @cached_property
-    def mediated(self) -> list[mdev_bus.Device]:
+    def mediated(self) -> list[mdev_bus.BusDevice]:
         """Every mediated device of the host. Raises VmctlError where that cannot be told."""
         return mdev_bus.devices(self.host)
 
@@ -97,7 +97,7 @@ class Survey:
 
 
 @dataclass(frozen=True)
-class Order:
+class Making:
     """A share that is to be made, and where that is written down first."""
 
     wanted: WantedVGPU

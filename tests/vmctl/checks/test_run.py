@@ -14,7 +14,7 @@ import jsonschema
 import pytest
 
 from tests.vmctl.checks.hosts import ANSWERS, GPU, good, seen, site, unit
-from vmctl import checks, gpus, kvm
+from vmctl import checks, gpus, kvm, state
 from vmctl.card import Regime
 from vmctl.checks import CHECKS, Status
 from vmctl.checks import look as looking
@@ -204,3 +204,14 @@ def test_a_libvirt_that_is_away_fails_and_the_rest_is_still_checked(whole: Host,
 def test_units_are_asked_only_for_what_holds_no_secret() -> None:
     assert "Environment" not in looking.systemctl("libvirtd.service")
     assert unit("libvirtd.service").status == 0
+
+
+def test_the_doctor_does_not_ask_the_driver_while_a_card_is_changed(whole: Host) -> None:
+    """nvidia-smi holds the cards while it looks, and the change would not get hold of its own ("unbindLock")."""
+    with state.locked(whole.gpus_lock):
+        look = looking.look_at(site(whole))
+        with pytest.raises(VmctlError, match="at work on this host"):
+            look.said(looking.SMI)
+    asked = whole.commands.asked  # type: ignore[attr-defined]
+    assert not [line for line in asked if line.startswith("nvidia-smi")]
+    assert looking.look_at(site(whole)).said(looking.SMI).status == 0

@@ -18,7 +18,7 @@ from vmctl.gpus.cards import Card
 from vmctl.gpus.driver.answers import Active, DriverFacts, Instance
 from vmctl.gpus.layers import mig
 from vmctl.gpus.layers.places import is_left_over, seen
-from vmctl.gpus.shares import Order, Survey
+from vmctl.gpus.shares import Making, Survey
 from vmctl.host import Answer, Host, run_command
 from vmctl.ledger import Ledger, Made
 from vmctl.model import WantedVGPU
@@ -84,12 +84,12 @@ class Ground:
     smi: SMI
     card: Card
 
-    def order(self, name: str, start: int, uuid: str = "a", kind: str = "A100D-3-40C", size: int = 4) -> Order:
+    def making(self, name: str, start: int, uuid: str = "a", kind: str = "A100D-3-40C", size: int = 4) -> Making:
         wish = WantedVGPU(uuid, GPU, kind, Regime.MIG, (start, start + size), 0)
-        return Order(wish, name, Ledger(self.host.state_dir))
+        return Making(wish, name, Ledger(self.host.state_dir))
 
     def make(self, start: int, uuid: str = "a", told: DriverFacts = TOLD, **other: Any) -> None:
-        mig.make_room(self.host, self.card, self.order("m", start, uuid, **other), told)
+        mig.make_room(self.host, self.card, self.making("m", start, uuid, **other), told)
 
     def vgpu(self, uuid: str, start: int, device: str = FUNCTION, kind: str = "A100D-3-40C", size: int = 4) -> None:
         """The vGPU on top: noted, and its type on the function."""
@@ -251,7 +251,7 @@ def test_a_place_that_the_driver_does_not_list_is_refused_before_anything_is_ask
 def test_a_vgpu_in_another_instance_than_planned_is_found_out(ground: Ground) -> None:
     ground.smi.there = [Instance(1, "3g.40gb", 9, 0, 4), Instance(2, "3g.40gb", 9, 4, 4)]
     shown = ground.host.pci(FUNCTION) / "nvidia/gpu_instance_id"
-    wish = ground.order("m", 4).wanted
+    wish = ground.making("m", 4).wanted
     assert mig.elsewhere(ground.host, ground.card, FUNCTION, wish) is None  # shows nothing yet
     shown.write_text("2\n")
     assert mig.elsewhere(ground.host, ground.card, FUNCTION, wish) is None

@@ -270,3 +270,9 @@ def test_a_share_on_a_card_that_changed_its_interface_is_a_sentence(t4: Simulate
     lost = replace(gpus.provide(t4, wanted("0000:3b:00.0", "T4-4Q")), framework=Framework.NONE)
     with pytest.raises(VmctlError, match="whose interface"):
         gpus.device(lost)
+
+
+def test_functions_that_foreign_machines_name_are_left_to_them(a40: SimulatedHost) -> None:
+    first, second = (a40.link(a40.pci(A40) / f"virtfn{number}") for number in (0, 1))
+    made = gpus.provide(a40, wanted(A40, "A40-8Q"), "machine", frozenset({str(first)}))
+    assert (made.parent, made.handle) == (second, 1)

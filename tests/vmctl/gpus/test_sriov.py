@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.vmctl.gpus.hosts import FLEX, card, flex, reasons, simulated, want
+from tests.vmctl.gpus.trees import plant
 from vmctl import gpus
 from vmctl.card import CardChange, Framework, Knob, Regime
 from vmctl.errors import Code, VmctlError
@@ -148,3 +150,34 @@ def test_after_a_reboot_functions_come_back_first_and_then_the_share(parts: Simu
     assert gpus.provided(again) == []
     gpus.change(again, CardChange(FLEX, Knob.VFS, 4))
     assert gpus.provide(again, wish, "machine") == before
+
+
+def test_a_function_that_a_foreign_machine_names_is_left_to_it(parts: SimulatedHost) -> None:
+    """Nothing of it shows on the host while that machine is off."""
+    made = gpus.provide(parts, part(0), "machine", frozenset({FIRST}))
+    assert (made.parent, driver(parts, FIRST)) == (SECOND, "xe")
+
+
+@pytest.mark.field("B10")
+def test_a_function_that_a_program_of_the_host_has_open_is_not_unbound(parts: SimulatedHost) -> None:
+    plant(parts.root, f"/sys/bus/pci/devices/{FIRST}/drm/renderD129/dev = 226:129")
+    holders.hold(parts.root, "/dev/dri/renderD129", process=815, command="Xorg")
+    made = gpus.provide(parts, part(0))
+    assert (made.parent, driver(parts, FIRST)) == (SECOND, "xe")
+    assert {share.uuid for share in gpus.provided(parts)} == {made.uuid, None}
+
+
+def test_a_function_on_vfio_that_nobody_noted_is_unknown_where_not_every_process_is_seen(parts: SimulatedHost) -> None:
+    for path, value in (
+        (parts.pci(FIRST) / "driver_override", "vfio-pci"),
+        (parts.pci(FIRST) / "driver/unbind", FIRST),
+        (parts.path("/sys/bus/pci/drivers_probe"), FIRST),
+    ):
+        parts.write(path, value, reading=path)
+    assert gpus.provided(parts) == []
+    shutil.rmtree(parts.path("/proc/1/fd"))  # a process that this user may not look at
+    gpu = card(parts, FLEX)
+    assert "not every process could be looked at" in {gap.what: gap.reason for gap in gpu.unknown}[gpus.HOLDERS]
+    assert {kind.free for kind in gpu.types} == {None}
+    with pytest.raises(VmctlError, match="not every process"):
+        gpus.provide(parts, part(1))

@@ -15,38 +15,38 @@ from vmctl.card import ProvidedVGPU
 from vmctl.errors import VmctlError
 from vmctl.gpus.cards import Card
 from vmctl.gpus.layers import mig
-from vmctl.gpus.shares import Order
+from vmctl.gpus.shares import Making
 from vmctl.host import Host
 
-Make = Callable[[Host, Card, Order], ProvidedVGPU]
+Make = Callable[[Host, Card, Making], ProvidedVGPU]
 Release = Callable[[Host, Card, ProvidedVGPU], None]
 
 
-def provide(host: Host, card: Card, order: Order, make: Make, release: Release) -> ProvidedVGPU:
+def provide(host: Host, card: Card, making: Making, make: Make, release: Release) -> ProvidedVGPU:
     """Make a wanted share in its own GPU instance. Raises VmctlError, and then nothing of it is there."""
     aside: list[ProvidedVGPU] = []
     wrong: VmctlError | None = None
     try:
         while True:
             try:
-                made = make(host, card, order)
+                made = make(host, card, making)
             except VmctlError as error:
                 raise wrong or error from error
-            wrong = mig.elsewhere(host, card, made.parent, order.wanted)
+            wrong = mig.elsewhere(host, card, made.parent, making.wanted)
             if wrong is None:
                 return made
-            aside.append(_put_aside(card, order, made, len(aside)))
+            aside.append(_put_aside(card, making, made, len(aside)))
     finally:
         for share in aside:
             release(host, card, share)
-            order.ledger.cross_out(share.uuid or "")
+            making.ledger.cross_out(share.uuid or "")
 
 
-def _put_aside(card: Card, order: Order, made: ProvidedVGPU, number: int) -> ProvidedVGPU:
+def _put_aside(card: Card, making: Making, made: ProvidedVGPU, number: int) -> ProvidedVGPU:
     """Give a share another name in the ledger, and note the wanted one as not yet made."""
-    noted = order.ledger.get(order.wanted.uuid)
-    name = str(uuid5(UUID(order.wanted.uuid), str(number)))
+    noted = making.ledger.get(making.wanted.uuid)
+    name = str(uuid5(UUID(making.wanted.uuid), str(number)))
     if noted is not None:
-        order.ledger.note(replace(noted, uuid=name))
-    order.note(card.address)
+        making.ledger.note(replace(noted, uuid=name))
+    making.note(card.address)
     return replace(made, uuid=name)

@@ -17,7 +17,7 @@ from vmctl.gpus.driver import lock, smi_tables
 from vmctl.gpus.driver.answers import DriverFacts, Instance, Profile
 from vmctl.gpus.layers.cells import overlap
 from vmctl.gpus.layers.mig_cells import cell, cells, profile_of
-from vmctl.gpus.shares import Order
+from vmctl.gpus.shares import Making
 from vmctl.host import Answer, Host
 from vmctl.ledger import Ledger, Made
 from vmctl.model import WantedVGPU
@@ -97,29 +97,29 @@ def _unseen(gpu: str, why: str) -> VmctlError:
     return VmctlError(Code.COULD_NOT_TELL, what, "Run nvidia-smi mig -lgi as root on the host.", retry=True)
 
 
-def make_room(host: Host, card: Card, order: Order, told: DriverFacts) -> Order:
+def make_room(host: Host, card: Card, making: Making, told: DriverFacts) -> Making:
     """See to it that the GPU instance of a wanted cell exists. What stands in its way and is ours and idle goes.
 
-    Gives the order with the instance's profile, which belongs into its note. Raises VmctlError (no capacity where
+    Gives the making with the instance's profile, which belongs into its note. Raises VmctlError (no capacity where
     somebody else's is in the way), and then nothing of it is there.
     """
-    wanted, profile = order.wanted, _profile(order.wanted, told)
-    order = replace(order, profile_id=profile.id)
-    ground = Ground(host, card, told, order.ledger)
+    wanted, profile = making.wanted, _profile(making.wanted, told)
+    making = replace(making, profile_id=profile.id)
+    ground = Ground(host, card, told, making.ledger)
     for instance in _in_the_way(ground, wanted, profile):
         _destroy(ground, instance)
         for each in ground.at(instance):
-            order.ledger.cross_out(each.uuid)  # its vGPU is gone, and so is this
+            making.ledger.cross_out(each.uuid)  # its vGPU is gone, and so is this
     if any(_is(each, wanted.cell, profile) for each in instances(host, card)):
-        return order
-    noted = order.ledger.get(wanted.uuid)
+        return making
+    noted = making.ledger.get(wanted.uuid)
     if noted is None or _moved(noted, wanted):
-        order.note(card.address)
+        making.note(card.address)
     refusal = _create(ground, wanted, profile)
     if refusal is not None:
-        order.ledger.cross_out(wanted.uuid)
+        making.ledger.cross_out(wanted.uuid)
         raise refusal
-    return order
+    return making
 
 
 def after_release(host: Host, card: Card, uuid: str, told: DriverFacts) -> None:
@@ -270,7 +270,7 @@ def _named(instance: Instance) -> str:
 
 
 def _smi(host: Host, card: Card, words: Sequence[str], *, changes: bool) -> Answer:
-    """Ask or order nvidia-smi. Nobody looks at the cards during a change: a look holds them, and it is refused then."""
+    """Ask or command nvidia-smi. Nobody looks at the cards during a change: a look holds them, and it is refused."""
     command = ["nvidia-smi", "mig", "-i", card.address, *words]
     if not changes:
         with lock.looking(host, host.left(lock.CHANGE_SECONDS)):

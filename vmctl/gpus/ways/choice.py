@@ -9,7 +9,7 @@ from vmctl.card import Framework, ProvidedVGPU, Regime
 from vmctl.errors import Code, VmctlError
 from vmctl.gpus.cards import Card
 from vmctl.gpus.layers import places
-from vmctl.gpus.shares import Offers, Order, Survey
+from vmctl.gpus.shares import Making, Offers, Survey
 from vmctl.gpus.ways import mdev_pf, mdev_vf, sriov, vendor_vfio, whole
 from vmctl.host import Host
 from vmctl.model import Device
@@ -28,7 +28,7 @@ class Way(Protocol):
     def shares(self, survey: Survey, card: Card) -> list[ProvidedVGPU]:
         """The shares on the card, whoever made them. Raises VmctlError when that cannot be told."""
 
-    def provide(self, host: Host, card: Card, order: Order) -> ProvidedVGPU:
+    def provide(self, host: Host, card: Card, making: Making) -> ProvidedVGPU:
         """See to it that a share exists. Raises VmctlError, and then nothing of it is there."""
 
     def release(self, host: Host, card: Card, share: ProvidedVGPU) -> None:

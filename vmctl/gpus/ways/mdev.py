@@ -9,8 +9,8 @@ from vmctl.card import ProvidedVGPU
 from vmctl.errors import Code, VmctlError
 from vmctl.gpus import processes
 from vmctl.gpus.cards import MDEV_TYPES, Card
-from vmctl.gpus.mdev_bus import Device, bus, device
-from vmctl.gpus.shares import Order, Survey
+from vmctl.gpus.mdev_bus import BusDevice, bus, device
+from vmctl.gpus.shares import Making, Survey
 from vmctl.gpus.types import OfferedType, offered, read_type
 from vmctl.host import Host
 from vmctl.model import WantedVGPU
@@ -29,25 +29,25 @@ def shares(survey: Survey, card: Card) -> list[ProvidedVGPU]:
     ]
 
 
-def _kind_of(host: Host, made: Device) -> OfferedType:
+def _kind_of(host: Host, made: BusDevice) -> OfferedType:
     return read_type(host, host.pci(made.parent) / MDEV_TYPES / made.driver_id)
 
 
-def make(host: Host, order: Order, parent: str) -> OfferedType:
+def make(host: Host, making: Making, parent: str) -> OfferedType:
     """See to it that the vGPU exists on `parent`, and give its type.
 
     A device of the same uuid is used only if it is the very one; another one is taken away first. Raises VmctlError,
     and then nothing of it is there.
     """
-    wanted = order.wanted
+    wanted = making.wanted
     kind = _type(host, wanted, parent)
     found = device(host, wanted.uuid)
-    if found == Device(wanted.uuid, parent, kind.driver_id):
-        order.note(parent)
+    if found == BusDevice(wanted.uuid, parent, kind.driver_id):
+        making.note(parent)
         return kind
     if found is not None:
         take_away(host, wanted.uuid)
-    order.note(parent)
+    making.note(parent)
     try:
         made = host.write(kind.folder / "create", wanted.uuid, reading=bus(host) / wanted.uuid / "mdev_type")
     except OSError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vmctl.card import ProvidedVGPU
 from vmctl.gpus.cards import Card
-from vmctl.gpus.shares import Offer, Offers, Order, Survey, provided
+from vmctl.gpus.shares import Making, Offer, Offers, Survey, provided
 from vmctl.gpus.types import offered
 from vmctl.gpus.ways import mdev
 from vmctl.host import Host
@@ -23,10 +23,10 @@ def shares(survey: Survey, card: Card) -> list[ProvidedVGPU]:
     return mdev.shares(survey, card)
 
 
-def provide(host: Host, card: Card, order: Order) -> ProvidedVGPU:
+def provide(host: Host, card: Card, making: Making) -> ProvidedVGPU:
     """See to it that a wanted share exists. All shares are made on the card itself, whatever their handle."""
-    kind = mdev.make(host, order, card.address)
-    return provided(card, order.wanted.uuid, kind, card.address, order.ledger.get(order.wanted.uuid))
+    kind = mdev.make(host, making, card.address)
+    return provided(card, making.wanted.uuid, kind, card.address, making.ledger.get(making.wanted.uuid))
 
 
 def release(host: Host, card: Card, share: ProvidedVGPU) -> None:

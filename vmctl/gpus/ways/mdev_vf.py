@@ -13,7 +13,7 @@ from vmctl.errors import VmctlError
 from vmctl.gpus import mdev_bus
 from vmctl.gpus.cards import Card, VirtualFunction
 from vmctl.gpus.layers import mixed
-from vmctl.gpus.shares import Offer, Offers, Order, Survey, first_that_takes, functions_for, provided, together
+from vmctl.gpus.shares import Making, Offer, Offers, Survey, first_that_takes, functions_for, provided, together
 from vmctl.gpus.types import OfferedType, offered, room
 from vmctl.gpus.ways import mdev
 from vmctl.host import Host
@@ -42,24 +42,24 @@ def shares(survey: Survey, card: Card) -> list[ProvidedVGPU]:
     return mdev.shares(survey, card)
 
 
-def provide(host: Host, card: Card, order: Order) -> ProvidedVGPU:
+def provide(host: Host, card: Card, making: Making) -> ProvidedVGPU:
     """See to it that a wanted share exists, on the function of its handle or another free one."""
-    uuid = order.wanted.uuid
+    uuid = making.wanted.uuid
     devices = mdev_bus.devices(host)
-    taken = {device.parent for device in devices if device.uuid != uuid} | order.taken
+    taken = {device.parent for device in devices if device.uuid != uuid} | making.taken
     there = next((device.parent for device in devices if device.uuid == uuid), None)
 
     def make(function: VirtualFunction) -> ProvidedVGPU:
-        kind = mdev.make(host, order, function.address)
-        _place(host, order)
-        return provided(card, uuid, kind, function.address, order.ledger.get(uuid))
+        kind = mdev.make(host, making, function.address)
+        _place(host, making)
+        return provided(card, uuid, kind, function.address, making.ledger.get(uuid))
 
-    return first_that_takes(card, functions_for(card, order.wanted.handle, taken, there), make)
+    return first_that_takes(card, functions_for(card, making.wanted.handle, taken, there), make)
 
 
-def _place(host: Host, order: Order) -> None:
+def _place(host: Host, making: Making) -> None:
     """Demand the share's place where sizes are mixed. Raises VmctlError, and then the share is gone again."""
-    wanted = order.wanted
+    wanted = making.wanted
     if wanted.regime is not Regime.MIXED or wanted.cell is None:
         return
     try:

@@ -13,7 +13,7 @@ from vmctl.errors import Code, VmctlError
 from vmctl.gpus import processes
 from vmctl.gpus.cards import Card, VirtualFunction
 from vmctl.gpus.driver import lock
-from vmctl.gpus.shares import Offer, Offers, Order, Survey, first_that_takes, functions_for, provided
+from vmctl.gpus.shares import Making, Offer, Offers, Survey, first_that_takes, functions_for, provided
 from vmctl.gpus.types import OfferedType
 from vmctl.gpus.ways import binding
 from vmctl.host import Host
@@ -39,19 +39,19 @@ def shares(survey: Survey, card: Card) -> list[ProvidedVGPU]:
     return found
 
 
-def provide(host: Host, card: Card, order: Order) -> ProvidedVGPU:
+def provide(host: Host, card: Card, making: Making) -> ProvidedVGPU:
     """See to it that a function is ready for a machine: on a driver of VFIO, by its own override."""
-    wanted, kind = order.wanted, _kind(card)
+    wanted, kind = making.wanted, _kind(card)
     if wanted.type != kind.name:
         what = f"GPU {card.address} has {len(card.virtual)} parts now: it offers {kind.name}, not {wanted.type}."
         raise VmctlError(Code.FAILED, what, "Let an operator set the number of its virtual functions.")
     present = shares(Survey(host), card)
     there = next((share.parent for share in present if share.uuid == wanted.uuid), None)
-    taken = {share.parent for share in present if share.uuid != wanted.uuid} | order.taken
+    taken = {share.parent for share in present if share.uuid != wanted.uuid} | making.taken
 
     def make(function: VirtualFunction) -> ProvidedVGPU:
-        _bind(host, order, function)
-        return provided(card, wanted.uuid, kind, function.address, order.ledger.get(wanted.uuid))
+        _bind(host, making, function)
+        return provided(card, wanted.uuid, kind, function.address, making.ledger.get(wanted.uuid))
 
     return first_that_takes(card, functions_for(card, wanted.handle, taken, there), make)
 
@@ -85,17 +85,17 @@ def _is_there(host: Host, function: VirtualFunction, made: Made) -> bool:
     return binding.on_vfio(host, address) or not binding.is_back(host, address, made.drivers.get(address, ""))
 
 
-def _bind(host: Host, order: Order, function: VirtualFunction) -> None:
+def _bind(host: Host, making: Making, function: VirtualFunction) -> None:
     """Raises VmctlError, and then the function has its driver again."""
     address = function.address
-    noted = order.ledger.get(order.wanted.uuid)
+    noted = making.ledger.get(making.wanted.uuid)
     before = binding.driver_of(host, address)
     if noted is not None and noted.device == address:
         before = noted.drivers.get(address, before)  # a run that was killed half-way may have unbound it
     with lock.alone(host):
         if not binding.on_vfio(host, address):
             _refuse_users(host, address)
-        order.note(address, handle=function.number, drivers={address: before})
+        making.note(address, handle=function.number, drivers={address: before})
         try:
             binding.to_vfio(host, address)
         except binding.Stuck:

@@ -17,7 +17,7 @@ from vmctl.gpus import processes
 from vmctl.gpus.cards import VENDOR_TYPES, Card, VirtualFunction
 from vmctl.gpus.driver.answers import DriverFacts
 from vmctl.gpus.layers import mixed
-from vmctl.gpus.shares import Offer, Offers, Order, Survey, first_that_takes, functions_for, provided, together
+from vmctl.gpus.shares import Making, Offer, Offers, Survey, first_that_takes, functions_for, provided, together
 from vmctl.gpus.type_names import memory_of, plain, series_of
 from vmctl.gpus.types import OfferedType, believable, gaps
 from vmctl.gpus.vf_type import CURRENT, NOTHING, current
@@ -74,16 +74,16 @@ def shares(survey: Survey, card: Card) -> list[ProvidedVGPU]:
     return found
 
 
-def provide(host: Host, card: Card, order: Order) -> ProvidedVGPU:
+def provide(host: Host, card: Card, making: Making) -> ProvidedVGPU:
     """See to it that a wanted share exists, on the function of its handle or another free one."""
-    survey, wanted = Survey(host), order.wanted
+    survey, wanted = Survey(host), making.wanted
     present = shares(survey, card)
     there = next((share for share in present if share.uuid == wanted.uuid), None)
     if there is not None:
         _place(host, wanted, there.parent)  # a run that was cut off may have left it without
         return there
-    taken = {share.parent for share in present} | order.taken
-    maker = _Maker(host, card, order, survey, empty=not present)
+    taken = {share.parent for share in present} | making.taken
+    maker = _Maker(host, card, making, survey, empty=not present)
     return first_that_takes(card, functions_for(card, wanted.handle, taken), maker.make)
 
 
@@ -167,15 +167,15 @@ class _Maker:
 
     host: Host
     card: Card
-    order: Order
+    making: Making
     survey: Survey
     empty: bool  # no share is on the card: then a function lists every type that the driver has
 
     def make(self, function: VirtualFunction) -> ProvidedVGPU:
         """Write the type, read it back, demand the place. Raises VmctlError, and then nothing is left."""
-        wanted, address = self.order.wanted, function.address
+        wanted, address = self.making.wanted, function.address
         number = self._number(address)
-        self.order.note(address, handle=function.number, driver_id=number)
+        self.making.note(address, handle=function.number, driver_id=number)
         path = self.host.pci(address) / CURRENT
         try:
             got = (self.host.write(path, number, reading=path) or "").strip()
@@ -187,11 +187,11 @@ class _Maker:
             raise VmctlError(Code.FAILED, what, "Look at the kernel's log of this minute (dmesg).", retry=True)
         _place(self.host, wanted, address)
         kind = _kind(wanted.type, number, DriverFacts())
-        return provided(self.card, wanted.uuid, kind, address, self.order.ledger.get(wanted.uuid))
+        return provided(self.card, wanted.uuid, kind, address, self.making.ledger.get(wanted.uuid))
 
     def _number(self, address: str) -> str:
         """The wanted type's number here and now. Never another size instead (field log A07)."""
-        wanted = self.order.wanted
+        wanted = self.making.wanted
         found = creatable(self.host, address)
         if wanted.type in found:
             return found[wanted.type]
@@ -215,7 +215,7 @@ class _Maker:
             _set_nothing(self.host, address)
 
     def _refused(self, address: str, error: OSError) -> VmctlError:
-        wanted = self.order.wanted
+        wanted = self.making.wanted
         if error.errno in REFUSED:
             return VmctlError(
                 Code.NO_CAPACITY,

@@ -14,7 +14,7 @@ from vmctl.errors import Code, VmctlError
 from vmctl.gpus import cards, functions, processes
 from vmctl.gpus.cards import Card
 from vmctl.gpus.driver import lock
-from vmctl.gpus.shares import Offers, Order, Survey
+from vmctl.gpus.shares import Making, Offers, Survey
 from vmctl.gpus.ways import binding, groups
 from vmctl.host import Host
 from vmctl.ledger import Made
@@ -38,30 +38,30 @@ def shares(survey: Survey, card: Card) -> list[ProvidedVGPU]:
     return []
 
 
-def provide(host: Host, card: Card, order: Order) -> ProvidedVGPU:
+def provide(host: Host, card: Card, making: Making) -> ProvidedVGPU:
     """See to it that a card and its group are ready for a machine. Raises VmctlError, and then all is as it was."""
-    wanted, enabled = order.wanted, card.vfs.enabled if card.vfs is not None else 0
+    wanted, enabled = making.wanted, card.vfs.enabled if card.vfs is not None else 0
     ends = groups.end_points(host, card)
-    made = order.ledger.get(wanted.uuid)
+    made = making.ledger.get(wanted.uuid)
     noted = made if made is not None and made.gpu == card.address and made.regime == Regime.WHOLE else None
     if noted is not None and not enabled and all(binding.on_vfio(host, address) for address in ends):
         return _share(card, wanted.uuid, wanted.type)
-    claimed = order.taken.intersection((*ends, *(function.address for function in card.virtual)))
+    claimed = making.taken.intersection((*ends, *(function.address for function in card.virtual)))
     if claimed:
         what = f"{', '.join(sorted(claimed))} of GPU {card.address} is named by a machine that is not vmctl's."
         raise VmctlError(Code.NO_CAPACITY, what, "Use another GPU, or take it out of that machine.", retry=True)
     with lock.alone(host):
-        return _bind(host, card, order, ends, noted)
+        return _bind(host, card, making, ends, noted)
 
 
-def _bind(host: Host, card: Card, order: Order, ends: Collection[str], noted: Made | None) -> ProvidedVGPU:
+def _bind(host: Host, card: Card, making: Making, ends: Collection[str], noted: Made | None) -> ProvidedVGPU:
     """Raises VmctlError, and then every function has its driver again."""
-    wanted, enabled = order.wanted, card.vfs.enabled if card.vfs is not None else 0
+    wanted, enabled = making.wanted, card.vfs.enabled if card.vfs is not None else 0
     processes.refuse_open(host, card.address, ends)
     known = noted.drivers if noted is not None else {}  # a run that was killed half-way may have unbound some
     before = {address: known.get(address, binding.driver_of(host, address)) for address in ends}
     vfs = enabled if noted is None or enabled else noted.vfs
-    order.note(card.address, drivers=before, vfs=vfs)
+    making.note(card.address, drivers=before, vfs=vfs)
     try:
         if enabled:
             functions.set_count(host, card, 0)

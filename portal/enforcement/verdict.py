@@ -98,7 +98,7 @@ def holdings(report: Report, leases: Sequence[Lease], now: datetime) -> list[Hel
     for vgpu in report.vgpus:
         lease, tile = owners.get(vgpu.uuid, (None, None)) if vgpu.uuid else (None, None)
         if vgpu.ours is False or (vgpu.ours is None and lease is None):
-            found.append(Held(vgpu, "foreign", f"{vgpu.type} is not one of this portal's vGPUs."))
+            found.append(Held(vgpu, "foreign", f"{vgpu.type or vgpu.device} is not one of this portal's vGPUs."))
         elif lease is None or lease.status == Status.ENDING or lease.end <= now:
             found.append(_left(vgpu, vgpu.machine in running))
         elif tile is not None and not stands(vgpu, tile):

@@ -151,6 +151,7 @@ def order_of(portal: Portal, generation: int) -> dict[str, object]:
         "confirmed_stops": [],
         "purge": [],
         "machines": [],
+        "cards": [],
     }
 
 

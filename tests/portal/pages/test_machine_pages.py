@@ -135,6 +135,7 @@ def test_hosts_tell_how_their_cards_are_and_what_waits(world: make.World, logged
         regime="whole", vfs={"total": 16, "enabled": 0, "free": None}, types=[], unknown={"ecc": "It does <not> tell."}
     )
     inventory.record_inventory(world.host, {"gpus": [odd]}, clock.now())
+    world.host.gpus.update(wanted_regime="equal")
     wait = {"kind": "wait", "machine": None, "subject": "set <ECC>: ada-demo uses it", "done": False, "error": None}
     gap = {"what": "claims", "reason": "libvirt did not answer."}
     host_state(world, report={"steps": [wait], "unknown": [gap]}, last_success=clock.now())

@@ -124,5 +124,5 @@ class ImageAdmin(ChoiceAdmin):
 
 @admin.register(Holding)
 class HoldingAdmin(ReadOnly, admin.ModelAdmin):  # type: ignore[type-arg]
-    list_display = ["gpu", "kind", "device", "cell", "since", "detail"]
+    list_display = ["gpu", "kind", "detail", "since"]
     list_filter = ["kind"]

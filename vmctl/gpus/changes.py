@@ -5,7 +5,6 @@ What the tools answer says little (field log A20, A24): what counts is what the 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 from vmctl.card import CardChange, Knob, Mode, Policy, Scheduler
@@ -23,13 +22,12 @@ REBINDS = (Knob.VFS, Knob.MIG)
 """What takes the card from its driver for a moment, or needs it alone: then nobody at all may have it open."""
 
 
-def change(host: Host, wanted: CardChange, seconds: float | None = None) -> None:
+def change(host: Host, wanted: CardChange) -> None:
     """See to it that a card is set so. Does nothing where it is, or will be after the reset that is due already.
 
-    `seconds`: the most that it may take. Raises VmctlError: busy (retry) that names the holders while the card is not
-    empty; later (retry) where there is too little time; failed where nothing came of it.
+    Raises VmctlError: busy (retry) that names the holders while the card is not empty; later (retry) where too little
+    is left until the host's deadline; failed where nothing came of it.
     """
-    host = host if seconds is None else host.by(time.monotonic() + seconds)
     with lock.alone(host):
         survey = Survey(host, locked=True)
         card = _card(host, wanted)

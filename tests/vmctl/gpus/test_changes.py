@@ -205,7 +205,7 @@ def test_who_holds_a_card_is_asked_once_nobody_of_ours_can(l40s: SimulatedHost) 
 
 def test_a_switch_that_does_not_fit_into_the_time_is_left_for_later(l40s: SimulatedHost) -> None:
     with pytest.raises(VmctlError, match="no time left to switch") as refusal:
-        gpus.change(l40s, CardChange(L40S, Knob.VFS, 0), seconds=5)
+        gpus.change(l40s.by(time.monotonic() + 5), CardChange(L40S, Knob.VFS, 0))
     assert (refusal.value.code, refusal.value.retry) == (Code.LATER, True)
     assert "sriov-manage" not in (l40s.state_dir / "journal.jsonl").read_text()
 
@@ -215,5 +215,5 @@ def test_a_switch_is_tried_again_only_within_its_time(l40s: SimulatedHost, monke
     faults.plant(l40s.root, [{"match": "sriov-manage", "output": "Cannot obtain unbindLock", "effect": False}])
     begun = time.monotonic()
     with pytest.raises(VmctlError, match="does not get hold of GPU"):
-        gpus.change(l40s, CardChange(L40S, Knob.VFS, 0), seconds=2.5)
+        gpus.change(l40s.by(begun + 2.5), CardChange(L40S, Knob.VFS, 0))
     assert time.monotonic() - begun < 3.5

@@ -87,27 +87,25 @@ def test_one_machine_in_trouble_stops_no_other_and_is_fine_once_helped(place: Pl
     assert len(place.apply(lost, place.machine("fine")).states) == 2
 
 
-def test_a_new_end_is_told_to_the_running_machine(place: Place) -> None:
+def test_a_new_end_is_told_to_the_running_machine_and_the_image_stays_its_owners(place: Place) -> None:
+    image = place.folder / "images" / "deaf.qcow2"
+    before = image.stat()
     place.apply(place.machine("a", minutes=30))
     later = place.machine("a", minutes=90)
     told = place.apply(later)
     assert told.kinds == ["remark"]
     assert told.document["machines"][0]["end"] == later["end"]
     assert later["end"] in virsh("dumpxml", place.uuid("a"))
+    assert owned(image.stat()) == owned(before)  # libvirt gives disks to QEMU's user: not what many machines share
 
 
-def test_the_image_stays_its_owners(place: Place) -> None:
-    """libvirt gives a disk to QEMU's user; what many machines share must not be given to anybody."""
-    before = (place.folder / "images" / "deaf.qcow2").stat()
-    place.apply(place.machine("a"))
-    after = (place.folder / "images" / "deaf.qcow2").stat()
-    assert (after.st_uid, after.st_mode, after.st_mtime) == (before.st_uid, before.st_mode, before.st_mtime)
+def owned(file: os.stat_result) -> tuple[int, int, float]:
+    return file.st_uid, file.st_mode, file.st_mtime
 
 
 @pytest.mark.field("G03")
-def test_the_screen_listens_on_no_port(place: Place) -> None:
-    place.apply(place.machine("a"))
-    graphics = place.xml("a").find("devices/graphics")
+def test_the_screen_listens_on_no_port(running: Place) -> None:
+    graphics = running.xml("a").find("devices/graphics")
     assert graphics is not None
-    assert [(each.get("type"), each.get("socket")) for each in graphics] == [("socket", str(place.socket("a")))]
+    assert [(each.get("type"), each.get("socket")) for each in graphics] == [("socket", str(running.socket("a")))]
     assert (graphics.get("port"), graphics.get("keymap"), graphics.get("passwd")) == (None, None, None)

@@ -13,9 +13,9 @@ from vmctl import cli
 
 
 @pytest.mark.field("A18")
-def test_a_machine_is_never_put_to_sleep(place: Place) -> None:
+def test_a_machine_is_never_put_to_sleep(running: Place) -> None:
     """vmctl has no verb for it, libvirt's own are refused, and the guest is not offered any."""
-    place.apply(place.with_vgpu("a"))
+    place = running
     for verb in (("managedsave",), ("dompmsuspend", "--target", "mem"), ("dompmsuspend", "--target", "disk")):
         words = [verb[0], place.uuid("a"), *verb[1:]]
         done = subprocess.run(

@@ -6,9 +6,8 @@ from tests.vmctl.real.place import Place, until
 from tests.vmctl.test_schemas import check
 
 
-def test_a_running_machine_is_counted_with_its_share(place: Place) -> None:
-    place.apply(place.with_vgpu("a"))
-    place.until_up("a")
+def test_a_running_machine_is_counted_with_its_share(running: Place) -> None:
+    place = running
     found = place.run("usage").document
     check("usage", found)
     (mine,) = (each for each in found["machines"] if each["machine"] == place.uuid("a"))

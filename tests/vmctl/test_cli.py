@@ -97,7 +97,7 @@ def test_people_see_how_a_card_is_set_and_what_could_not_be_told(
     tables.show_gpus(json.loads(json.dumps(cards)))
     tables.show_report(json.loads(json.dumps(report.report_json(seen, None))))
     printed = capsys.readouterr().out
-    told = ["32 of 32, 30 free", "on, off after a reset or reboot", "fixed_share 3 ms", "[4, 8)", "[0, 4) [0, 2)"]
+    told = ["32 of 32, 30 free", "on, off after a reset or reboot", "fixed_share 3 ms", "[4,8)", "[0,4) [0,2)"]
     told += [mine.name, "only claimed", "nobody known", "types.A40-12Q.free of 0000:3b:00.0", "It did not answer."]
     assert [words for words in told if words not in printed] == []
 

@@ -1,11 +1,13 @@
-"""The same documents for people: tables in the terminal."""
+"""The same documents for people, in the terminal."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
+
+from vmctl.answers.lines import notes, paragraph, table
 
 Json = dict[str, Any]
 
@@ -14,34 +16,34 @@ def show_report(document: Json) -> None:
     """What is on a host, and what was done."""
     console = Console()
     kind = "simulated GPUs, " if document["simulated"] else ""
-    console.print(Text(f"{document['host']} at {document['observed_at']}: {kind}{document['accelerator']['reason']}"))
-    _table(console, "Machines", ("name", "state", "end", "address", "console"), document["machines"])
-    _table(console, "Cards", CARD, [_card(gpu) for gpu in document["gpus"]])
-    _table(console, "vGPUs", ("gpu", *HOLDER), [_held(vgpu) for vgpu in document["vgpus"]])
-    _table(console, "Not ours", ("name", "uuid", "state"), document["foreign"])
-    _table(console, "Disks", ("machine", "mib", "seed"), document["disks"])
-    _table(console, "Could not tell", ("what", "reason"), [*document["unknown"], *_gaps(document["gpus"])])
-    steps = [step | {"outcome": _outcome(step)} for step in document["steps"]]
-    _table(console, "Steps", ("subject", "outcome"), steps)
+    paragraph(console, f"{document['host']} at {document['observed_at']}: {kind}{document['accelerator']['reason']}")
+    table(console, "Machines", ("name", "state", "end", "address", "console"), document["machines"])
+    table(console, "Cards", CARD, [_card(gpu) for gpu in document["gpus"]])
+    table(console, "vGPUs", ("gpu", *HOLDER), [_held(vgpu) for vgpu in document["vgpus"]])
+    table(console, "Not ours", ("name", "uuid", "state"), document["foreign"])
+    table(console, "Disks", ("machine", "mib", "seed"), document["disks"])
+    _gaps(console, [*document["unknown"], *_of_cards(document["gpus"])])
+    notes(console, "Steps", ((step["subject"], _outcome(step)) for step in document["steps"]))
     if document["needs_confirmation"]:
         machines = ", ".join(document["needs_confirmation"])
-        console.print(Text(f"Not stopped before an operator confirms it (too many ahead of their end): {machines}"))
+        paragraph(console, f"Not stopped before an operator confirms it (too many ahead of their end): {machines}")
 
 
 def show_gpus(document: Json) -> None:
-    """The GPUs of a host, what they can be cut into, and who has what of them."""
+    """The GPUs of a host, who has what of them, and what they can be cut into."""
     console = Console()
     for gpu in document["gpus"]:
-        console.print(Text(f"{gpu['address']}  {gpu['model']}  ({gpu['framework']}, driver {gpu['driver'] or 'none'})"))
+        driver = gpu["driver"] or "none"
+        paragraph(console, f"{gpu['address']}  {gpu['model']}  ({gpu['framework']}, driver {driver})")
         if gpu["reason"]:
-            console.print(Text(gpu["reason"]))
-        _table(console, "", CARD[1:], [_card(gpu)])
-        _table(console, "Types", TYPE, [_type(kind) for kind in gpu["types"]])
-        _table(console, "Held", HOLDER, [_held(vgpu) for vgpu in gpu["holders"]])
-        _table(console, "Could not tell", ("what", "reason"), _gaps([gpu]))
+            paragraph(console, gpu["reason"], 2)
+        settings = [f"{name} {value}" for name, value in list(_card(gpu).items())[1:] if value is not None]
+        paragraph(console, "; ".join(settings), 2)
+        table(console, "Held", HOLDER, [_held(vgpu) for vgpu in gpu["holders"] or ()])
+    _types(console, {gpu["address"]: [_type(kind) for kind in gpu["types"]] for gpu in document["gpus"]})
     if not document["gpus"]:
         console.print("No GPU was found.")
-    _table(console, "Could not tell", ("what", "reason"), document["unknown"])
+    _gaps(console, [*document["unknown"], *_of_cards(document["gpus"])])
 
 
 CARD = ("gpu", "regime", "virtual functions", "MIG", "ECC", "scheduler", "IOMMU group")
@@ -80,11 +82,32 @@ def _mode(mode: Json | None) -> str | None:
 
 
 def _type(kind: Json) -> Json:
-    return kind | _counts(kind) | {"free cells": " ".join(_range(cell) for cell in kind["free_cells"])}
+    counts = {key: _or_unknown(kind[key]) for key in ("max", "free", "frame_buffer_mib")}
+    return kind | counts | {"free cells": _cells(kind)}
 
 
-def _counts(kind: Json) -> Json:
-    return {key: _or_unknown(kind[key]) for key in ("max", "free")}
+def _cells(kind: Json) -> str | None:
+    """Where there is room. Equal shares have no place of their own: their number is told already."""
+    cells = kind["free_cells"]
+    if kind["regime"] == "equal" or not cells:
+        return None
+    steps = {after[0] - before[0] for before, after in pairwise(cells)}
+    if len(cells) > 3 and len(steps) == 1:
+        return f"{_range(cells[0])} to {_range(cells[-1])}, every {steps.pop()}"
+    return " ".join(map(_range, cells))
+
+
+def _types(console: Console, offers: Mapping[str, list[Json]]) -> None:
+    """Types by card and regime; cards that offer the same stand together."""
+    alike: dict[str, dict[str, list[Json]]] = {}
+    for address, rows in offers.items():
+        for regime in dict.fromkeys(row["regime"] for row in rows):
+            own = [row for row in rows if row["regime"] == regime]
+            said = repr([regime, *([row[column] for column in TYPE] for row in own)])
+            alike.setdefault(said, {})[address] = own
+    for cards in alike.values():
+        (rows, *_) = cards.values()
+        table(console, f"Types of {', '.join(cards)}, regime {rows[0]['regime']}", TYPE, rows)
 
 
 def _held(vgpu: Json) -> Json:
@@ -100,16 +123,14 @@ def _held(vgpu: Json) -> Json:
 
 
 def _range(span: list[int]) -> str:
-    return f"[{span[0]}, {span[1]})"
+    return f"[{span[0]},{span[1]})"  # without a blank: lines are wrapped there
 
 
-def _gaps(gpus: Iterable[Json]) -> list[Json]:
+def _of_cards(gpus: Iterable[Json]) -> Iterator[Json]:
     """What could not be told of cards."""
-    return [
-        {"what": f"{what} of {gpu['address']}", "reason": reason}
-        for gpu in gpus
-        for what, reason in gpu["unknown"].items()
-    ]
+    for gpu in gpus:
+        for what, reason in gpu["unknown"].items():
+            yield {"what": f"{what} of {gpu['address']}", "reason": reason}
 
 
 def _outcome(step: Json) -> str:
@@ -123,14 +144,13 @@ def _outcome(step: Json) -> str:
 def show_types(document: Json) -> None:
     """The vGPU types of a host, and how many more of each every GPU takes."""
     console = Console()
-    rows = [
-        offer | _counts(offer) | {"name": kind["name"], "frame buffer MiB": _or_unknown(kind["frame_buffer_mib"])}
-        for kind in document["types"]
-        for offer in kind["gpus"]
-    ]
-    _table(console, document["host"], ("name", "frame buffer MiB", "address", "id", "regime", "max", "free"), rows)
-    _table(console, "Could not tell", ("what", "reason"), document["unknown"])
-    if not rows:
+    offers: dict[str, list[Json]] = {}
+    for kind in document["types"]:
+        for offer in kind["gpus"]:
+            offers.setdefault(offer["address"], []).append(_type(kind | offer))
+    _types(console, offers)
+    _gaps(console, document["unknown"])
+    if not offers:
         console.print("No vGPU type is on offer.")
 
 
@@ -138,25 +158,26 @@ def show_usage(document: Json) -> None:
     """What machines use, and how busy GPUs are; an empty cell: nobody tells."""
     console = Console()
     busy = ("utilisation_percent", "frame_buffer_used_mib", "frame_buffer_mib", "encoder_percent", "licence")
-    shares = [vgpu | {"machine": each["name"]} for each in document["machines"] for vgpu in each["vgpus"]]
-    _table(console, document["host"], ("name", "vcpus", "cpu_ns", "memory_mib", "users"), document["machines"])
-    _table(console, "vGPUs", ("machine", "gpu", "type", *busy), shares)
+    machines = document["machines"] or ()
+    shares = [vgpu | {"machine": each["name"]} for each in machines for vgpu in each["vgpus"]]
+    table(console, document["host"], ("name", "vcpus", "cpu_ns", "memory_mib", "users"), machines)
+    table(console, "vGPUs", ("machine", "gpu", "type", *busy), shares)
     whole = ("address", "utilisation_percent", "memory_used_mib", "temperature_c", "power_w")
-    _table(console, "GPUs", whole, document["gpus"])
-    _table(console, "Could not tell", ("what", "reason"), document["unknown"])
+    table(console, "GPUs", whole, document["gpus"])
+    _gaps(console, document["unknown"])
 
 
 def show_acceptance(document: Json) -> None:
     """What came of trying a card."""
     console = Console()
     gpu = document["gpu"]
-    console.print(Text(f"{gpu['address']}  {gpu['model']}, {len(document['rounds'])} rounds"))
+    paragraph(console, f"{gpu['address']}  {gpu['model']}, {len(document['rounds'])} rounds")
     kinds = [_tried(document["rounds"], trial["type"]) for trial in document["rounds"][0]["types"]]
-    _table(console, "Types", ("type", "predicted", "created", "seconds"), kinds)
+    table(console, "Types", ("type", "predicted", "created", "seconds"), kinds)
     guests = [each["guest"] | {"round": each["number"]} for each in document["rounds"]]
     guests = [guest | {"sees": ", ".join(guest["seen"]), "result": _result(guest)} for guest in guests]
-    _table(console, "Guests", ("round", "type", "sees", "seconds", "result"), guests)
-    _table(console, "Problems", ("what",), [{"what": problem} for problem in document["problems"]])
+    table(console, "Guests", ("round", "type", "sees", "seconds", "result"), guests)
+    notes(console, "Problems", ((problem, "") for problem in document["problems"]))
     console.print(Text("Accepted." if document["accepted"] else "Not accepted."))
 
 
@@ -172,25 +193,39 @@ def _result(guest: Json) -> str:
     return guest["problem"] or guest["stand_in"] or "sees its vGPU"
 
 
+QUIET = ("pass", "not_applicable")
+
+
 def show_findings(document: Json) -> None:
-    """What the doctor found, worst first."""
+    """What the doctor found, worst first: what asks for something in full, of the rest only the names."""
     console = Console()
-    order = ("fail", "unknown", "warn", "pass", "not_applicable")
-    rows = [
-        finding | {"said": "; ".join(f"{each['source']}: {each['said']}" for each in finding["evidence"])}
-        for finding in sorted(document["findings"], key=lambda finding: order.index(finding["status"]))
-    ]
-    _table(console, document["host"], ("status", "id", "subject", "said", "remedy"), rows)
+    findings = document["findings"]
+    paragraph(console, f"{document['host']} at {document['checked_at']}")
+    for status in ("fail", "unknown", "warn"):
+        for (name, remedy), alike in _by(findings, status, "id", "remedy").items():
+            paragraph(console, f"{status}  {name}  {', '.join(finding['subject'] for finding in alike)}")
+            told = (f"{each['source']}: {each['said']}" for finding in alike for each in finding["evidence"])
+            for line in dict.fromkeys(told):
+                paragraph(console, line, 2)
+            if remedy:
+                paragraph(console, f"Remedy: {remedy}", 2)
+    for status in QUIET:
+        names = [
+            f"{name}({len(alike)})" if len(alike) > 1 else name
+            for (name,), alike in _by(findings, status, "id").items()
+        ]
+        if names:
+            paragraph(console, f"{status.replace('_', ' ')}  {', '.join(names)}", hanging=2)
 
 
-def _table(console: Console, title: str, columns: Sequence[str], rows: Iterable[Json]) -> None:
-    rows = list(rows)
-    if not rows:
-        return
-    table = Table(title=title or None, title_justify="left")
-    for column in columns:
-        table.add_column(column)
-    for row in rows:
-        # Text, not markup: nothing that a host or a person wrote may become an instruction to the terminal.
-        table.add_row(*(Text("" if row.get(column) is None else str(row[column])) for column in columns))
-    console.print(table)
+def _by(findings: Iterable[Json], status: str, *keys: str) -> dict[tuple[str, ...], list[Json]]:
+    """The findings of one status, those together that say the same of several cards."""
+    found: dict[tuple[str, ...], list[Json]] = {}
+    for finding in findings:
+        if finding["status"] == status:
+            found.setdefault(tuple(finding[key] for key in keys), []).append(finding)
+    return found
+
+
+def _gaps(console: Console, gaps: Iterable[Json]) -> None:
+    notes(console, "Could not tell", ((gap["what"], gap["reason"]) for gap in gaps))

@@ -36,7 +36,7 @@ def look(here: make.World, read: Event, go_on: Event) -> str:
 def edit(here: make.World, read: Event, go_on: Event) -> str:
     """An operator who loaded the form before the tick, and stores it while the tick has read and not yet written."""
     form = GPU.objects.get()
-    form.wanted_regime = "equal"
+    form.wanted_regime = "mig"
     assert read.wait(timeout=30)
     actions.save_gpu(form, by=here.people.olga, now=clock.now())
     go_on.set()
@@ -53,16 +53,16 @@ def race(here: make.World) -> GPU:
 
 def test_a_look_keeps_what_an_operator_stores_meanwhile(here: make.World) -> None:
     gpu = race(here)
-    assert (gpu.wanted_regime, gpu.last_regime) == ("equal", "mixed")
+    assert (gpu.wanted_regime, gpu.last_regime) == ("mig", "mixed")
 
 
 def test_an_operators_old_form_keeps_what_a_look_stored(here: make.World) -> None:
     form, now = GPU.objects.get(), clock.now()
     actions.record_inventory(here.host, {"gpus": [FOUND]}, now)
-    form.wanted_regime = "equal"
+    form.wanted_regime = "mig"
     actions.save_gpu(form, by=here.people.olga, now=now)
     gpu = GPU.objects.get()
-    assert (gpu.wanted_regime, gpu.last_regime, gpu.seen) == ("equal", "mixed", now)
+    assert (gpu.wanted_regime, gpu.last_regime, gpu.seen) == ("mig", "mixed", now)
 
 
 def test_the_race_is_real(here: make.World) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 TESTS = Path(__file__).parent
 
-# Every core row of the sections on GPUs (A), pass-through (B) and libvirt (C) whoever can show it: a file tree, libvirt, the portal.
+# Every core row of the sections on GPUs (A), pass-through (B) and libvirt (C), whoever can show it.
 A = ("A01", "A03", "A05", "A06", "A07", "A08", "A10", "A12", "A13", "A14", "A15", "A17", "A19", "A20")
 B = ("B03", "B05", "B06", "B10", "B11")
 C = ("C01", "C03", "C04", "C05", "C06", "C07", "C08", "C10", "C13", "C14", "C16", "C18")

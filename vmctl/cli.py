@@ -1,12 +1,14 @@
 """The command line: picks the host, reads, calls one verb, prints. The only place that knows about `--json`."""
 
+import io
 import json
 import os
 import platform
 import re
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import typer
@@ -22,7 +24,7 @@ from vmctl.answers import cards as cards_report
 from vmctl.answers import catalogue, report, tables
 from vmctl.copied import copied
 from vmctl.documents import Json
-from vmctl.errors import Exit, VmctlError, bad_input
+from vmctl.errors import Exit, VmctlError, bad_input, refused_by_host
 from vmctl.host import STATE_DIR, Host
 from vmctl.hypervisor import connect
 from vmctl.options import AsJson, Document
@@ -75,6 +77,7 @@ def _host(name: str, root: Path, state_dir: Path, layout: str) -> Host:
 def observe_command(context: typer.Context, as_json: AsJson = False) -> int:
     """What is on this host. Changes nothing."""
     site: Site = context.obj
+    site.host.ensure_live()
     memory = state.recall(site.host.state_dir)
     with connect(site.libvirt_uri) as hypervisor:
         found = observe.observe(site, hypervisor, None if memory is None else memory.portal, site.host.now())
@@ -86,6 +89,7 @@ def observe_command(context: typer.Context, as_json: AsJson = False) -> int:
 def plan_command(context: typer.Context, file: Document = None, as_json: AsJson = False) -> int:
     """What apply would do. Changes nothing."""
     site: Site = context.obj
+    site.host.ensure_live()
     _print(applying.plan(site, desired.parse(options.read(file)), site.host.now()), as_json, tables.show_report)
     return Exit.DONE
 
@@ -177,11 +181,26 @@ def console_command(
     return Exit.DONE
 
 
+class _Unheard(Exception):
+    """Standard output takes nothing more: there is nothing left to tell but this."""
+
+
 def _print(document: Json, as_json: bool, show: Callable[[Json], None]) -> None:
-    if as_json:
-        print(json.dumps(document))
-    else:
-        show(document)
+    with _heard():
+        if as_json:
+            print(json.dumps(document))
+        else:
+            show(document)
+
+
+@contextmanager
+def _heard() -> Iterator[None]:
+    """What is written in here is out afterwards. Raises _Unheard where it cannot be."""
+    try:
+        yield
+        sys.stdout.flush()
+    except OSError as error:
+        raise _Unheard(error.strerror) from error
 
 
 def _steps_exit(document: Json) -> int:
@@ -192,11 +211,16 @@ def _steps_exit(document: Json) -> int:
 
 def main() -> None:
     """Run the command line; every error ends as one sentence and an exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # not every terminal has every letter
     try:
-        status = _run()
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nobody reads any more; Python would complain at its end
+        with _heard():
+            status = _run()
+    except _Unheard as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python would complain at its end
+        if not isinstance(error.__cause__, BrokenPipeError):  # nobody reads any more: that is no fault
+            print(f"vmctl: Standard output cannot be written: {error}. Give it room.", file=sys.stderr)
         status = Exit.FAILED
     sys.exit(status)
 
@@ -213,8 +237,13 @@ def _run() -> int:
         return Exit.BAD_INPUT
     except typer.Abort:
         return Exit.FAILED
-    except BrokenPipeError:
+    except _Unheard:
         raise
+    except OSError as error:
+        if "--debug" in arguments:
+            traceback.print_exc()
+        _complain(refused_by_host(error), arguments)
+        return Exit.FAILED
     except Exception as error:
         if "--debug" in arguments:
             traceback.print_exc()

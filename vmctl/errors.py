@@ -64,3 +64,12 @@ class VmctlError(Exception):
 def bad_input(what: str, remedy: str) -> VmctlError:
     """The caller's document or option is wrong: nothing was done."""
     return VmctlError(Code.BAD_INPUT, what, remedy)
+
+
+def refused_by_host(error: OSError) -> VmctlError:
+    """A file or a folder could not be used: the host's word, and what usually helps."""
+    where = f" ({error.filename})" if error.filename else ""
+    what = f"The host refused: {error.strerror or error}{where}."
+    if isinstance(error, PermissionError):
+        return VmctlError(Code.FAILED, what, "Run vmctl as root.")
+    return VmctlError(Code.FAILED, what, "See what is there, and whether there is room.", retry=True)

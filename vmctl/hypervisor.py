@@ -288,7 +288,7 @@ def _refused(error: libvirt.libvirtError) -> VmctlError:
 
 
 def _unreachable(what: str) -> VmctlError:
-    return VmctlError(Code.UNREACHABLE, what, "Start libvirtd, or see why it hangs.", retry=True)
+    return VmctlError(Code.UNREACHABLE, what, refusals.way_to_libvirt(what), retry=True)
 
 
 def _first_line(error: libvirt.libvirtError) -> str:

@@ -12,6 +12,7 @@ import os
 import stat
 import tempfile
 from base64 import b64decode
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -107,7 +108,7 @@ def _recall(host: Host, boot: str | None) -> Accelerator | None:
         if boot is None or kept["boot_id"] != boot:
             return None
         return Accelerator(kept["kvm"], kept["domain_type"], kept["reason"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 
@@ -119,4 +120,5 @@ def _remember(host: Host, boot: str | None, verdict: Accelerator) -> None:
         draft.write_text(json.dumps({"boot_id": boot} | asdict(verdict)))
         draft.replace(memory(host))
     except OSError:
-        pass
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)  # a full disk gives a name, and no room for the words

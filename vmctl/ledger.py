@@ -68,10 +68,13 @@ class Ledger:
 
     def _load(self) -> list[Made]:
         try:
-            return [_made(item) for item in json.loads(self._path.read_text())]
+            listed = json.loads(self._path.read_text())
+            if not isinstance(listed, list):
+                raise TypeError("it holds no list")
+            return [_made(item) for item in listed]
         except FileNotFoundError:
             return []
-        except (ValueError, TypeError, OSError) as error:
+        except (ValueError, TypeError, AttributeError, RecursionError, OSError) as error:
             raise damaged(self._path, error) from error
 
     def _store(self, made: dict[str, Made]) -> None:

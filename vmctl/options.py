@@ -24,7 +24,8 @@ def _place(name: str, variable: str, text: str) -> typer.models.OptionInfo:
             raise bad_input(f"{name} is empty.", f"Give {name} a path, or leave it out.")
         return value
 
-    return _from(name, variable, text, callback=named)
+    # Whether it may be read is seen when it is: who may not shall be told what he misses, and see the rest.
+    return _from(name, variable, text, callback=named, readable=False)
 
 
 # The place ----------------------------------------------------------------------------------------

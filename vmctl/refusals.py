@@ -4,6 +4,7 @@ The causes that lie deeper, in QEMU, the kernel or the GPU's driver, are diagnos
 """
 
 import re
+from collections.abc import Iterable
 
 from vmctl import firewall
 
@@ -22,9 +23,22 @@ REMEDIES = (
     ),
     (r"swtpm|TPM", "Install swtpm and swtpm-tools on the host, or choose an image without a TPM."),
 )
+UNREACHABLE = (
+    (r"Permission denied|[Aa]uthenticat|polkit|[Aa]ccess denied", "Run vmctl as root, or join the group libvirt."),
+)
+HUNG = "Start libvirtd, or see why it hangs."
 OTHERWISE = "Read libvirtd's log on the host; vmctl check may tell more."
 
 
 def remedy(text: str) -> str:
     """The advice for a message of libvirt's."""
-    return next((remedy for pattern, remedy in REMEDIES if re.search(pattern, text)), OTHERWISE)
+    return _first(REMEDIES, text, OTHERWISE)
+
+
+def way_to_libvirt(text: str) -> str:
+    """The advice where no connection came about."""
+    return _first(UNREACHABLE, text, HUNG)
+
+
+def _first(remedies: Iterable[tuple[str, str]], text: str, otherwise: str) -> str:
+    return next((remedy for pattern, remedy in remedies if re.search(pattern, text)), otherwise)

@@ -52,7 +52,7 @@ def recall(state_dir: Path) -> Memory | None:
         return Memory(**(fields | {"last_call": called}))
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError, OSError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError, OSError) as error:
         raise damaged(path, error) from error
 
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 
 from tests.vmctl.build import NOW, Json, document, observed, running
 from tests.vmctl.test_schemas import full_card
-from vmctl import cli, gpus
+from vmctl import cli, gpus, refusals
 from vmctl.answers import cards as cards_report
 from vmctl.answers import report, tables
 from vmctl.card import Unknown
@@ -124,3 +128,75 @@ def test_a_bug_is_a_sentence(
     assert json.loads(printed.out)["error"]["code"] == "bug"
     assert "an accident" in printed.out
     assert printed.err == ""
+
+
+def vmctl(
+    tmp_path: Path, *words: str, before: tuple[str, ...] = (), **options: Any
+) -> subprocess.CompletedProcess[str]:
+    uri = f"qemu+unix:///system?socket={tmp_path}/nowhere"
+    command = [*before, sys.executable, "-m", "vmctl", "--host", "here", "--libvirt-uri", uri, *words]
+    place = Path(cli.__file__).parents[1]
+    options.setdefault("stdout", subprocess.PIPE)
+    return subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=60, check=False, cwd=place, **options)
+
+
+@pytest.mark.parametrize("words", [("gpus",), ("gpus", "--json"), ("--help",), ("observe", "--json")])
+def test_an_output_without_room_is_one_sentence(tmp_path: Path, words: tuple[str, ...]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = vmctl(tmp_path, "--root", str(tmp_path / "r"), "--simulate", "t4", *words, stdout=full)
+    assert done.returncode == 1
+    assert re.fullmatch(r"vmctl: .*No space left on device.*\n", done.stderr)
+
+
+def test_a_terminal_without_all_letters_gets_the_rest(tmp_path: Path) -> None:
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    done = vmctl(tmp_path, "--host", "\u00e4", "gpus", env=environment)
+    assert (done.returncode, done.stderr[:16]) == (2, r"vmctl: '\xe4' is")
+    place = ["--root", str(tmp_path / "r"), "--simulate", "t4", "--state-dir", str(tmp_path)]
+    done = vmctl(tmp_path, *place, "usage", env=environment)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("folder", ["/dev/null", "/proc/1/nope", "/sys/x"])
+def test_a_place_that_cannot_be_used_is_a_sentence_and_no_bug(tmp_path: Path, folder: str) -> None:
+    done = vmctl(tmp_path, "--state-dir", folder, "expire", "--json")
+    assert done.returncode == 1
+    error = json.loads(done.stdout)["error"]
+    assert (error["code"], error["what"][:17]) == ("failed", "The host refused:")
+    assert folder in error["what"]
+    assert vmctl(tmp_path, "--state-dir", folder, "gpus", "--json").returncode == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="only root can be somebody else")
+def test_an_ordinary_user_may_look_and_is_told_what_he_missed(tmp_path: Path) -> None:
+    nobody = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
+    with TemporaryDirectory() as place:  # pytest's own folders are closed to others
+        Path(place).chmod(0o755)
+        (Path(place) / "state").mkdir(mode=0o700)
+        state = ("--state-dir", f"{place}/state")
+        looked = vmctl(tmp_path, *state, "gpus", "--json", before=nobody)
+        ended = vmctl(tmp_path, *state, "expire", "--json", before=nobody)
+    assert looked.returncode == 0
+    assert "ours" in [gap["what"] for gap in json.loads(looked.stdout)["unknown"]]
+    assert (ended.returncode, json.loads(ended.stdout)["error"]["remedy"]) == (1, "Run vmctl as root.")
+
+
+@pytest.mark.parametrize("text", ["", "[1]", "{", '{"cards": []}', "[" * 100_000])
+def test_a_damaged_simulated_machine_is_a_sentence(tmp_path: Path, text: str) -> None:
+    place = ("--root", str(tmp_path / "r"), "--simulate", "t4", "--state-dir", str(tmp_path / "s"), "gpus", "--json")
+    assert vmctl(tmp_path, *place).returncode == 0
+    (tmp_path / "r/.machine.json").write_text(text)
+    done = vmctl(tmp_path, *place)
+    assert (done.returncode, json.loads(done.stdout)["error"]["code"]) == (2, "bad_input")
+
+
+@pytest.mark.parametrize(
+    ("said", "advice"),
+    [
+        ("Failed to connect socket to '/var/run/libvirt/libvirt-sock': Permission denied", "join the group libvirt"),
+        ("authentication unavailable: no polkit agent available", "join the group libvirt"),
+        ("Failed to connect socket to '/var/run/libvirt/libvirt-sock': No such file or directory", "Start libvirtd"),
+    ],
+)
+def test_what_to_do_about_a_closed_libvirt_is_told(said: str, advice: str) -> None:
+    assert advice in refusals.way_to_libvirt(said)

@@ -131,9 +131,10 @@ def test_every_verb_works_on_a_copy_and_changes_nothing(folder: Path) -> None:
     assert found["iommu.enabled"]["status"] == "pass"
     for name in ("kvm.works", "libvirt.version", "disk", "clock"):
         assert found[name]["status"] == "unknown", name
-    status, told = vmctl(root, "observe", "--json")
-    assert (status, len(told["gpus"])) == (0, len(LAYOUTS["l40s"]))
-    assert "copy" in told["accelerator"]["reason"]
+    for words in (("observe", "--json"), ("plan", "--json", "--file", "/nowhere")):
+        status, told = vmctl(root, *words)  # its machines and its size are not this machine's
+        assert (status, told["error"]["code"]) == (3, "could_not_tell"), words
+    assert "copy" in told["error"]["what"]
     assert snapshot(root) == before
 
 

@@ -41,7 +41,7 @@ def test_what_the_portal_allowed_is_remembered(tmp_path: Path) -> None:
     assert (memory.last_call, memory.stop_grace_seconds, memory.expire_allowance_seconds) == (NOW, 5, 6)
 
 
-@pytest.mark.parametrize("text", ["", "{}", '{"portal": 1}', "null"])
+@pytest.mark.parametrize("text", ["", "{}", '{"portal": 1}', "null", "[" * 100_000])
 def test_a_damaged_memory_is_not_taken_for_none(tmp_path: Path, text: str) -> None:
     (tmp_path / "memory.json").write_text(text)
     with pytest.raises(VmctlError) as caught:
@@ -65,9 +65,10 @@ def test_the_ledger_survives_the_process(tmp_path: Path) -> None:
     assert list(Ledger(tmp_path)) == []
 
 
-def test_a_damaged_ledger_is_not_taken_for_empty(tmp_path: Path) -> None:
-    (tmp_path / "vgpus.json").write_text("[{}]")
-    with pytest.raises(VmctlError):
+@pytest.mark.parametrize("text", ["", "[{}]", "{}", "[1]", '["x"]', "null", "[" * 100_000, '[{"cell": 1}]'])
+def test_a_damaged_ledger_is_not_taken_for_empty(tmp_path: Path, text: str) -> None:
+    (tmp_path / "vgpus.json").write_text(text)
+    with pytest.raises(VmctlError, match="own file"):
         Ledger(tmp_path)
 
 

@@ -6,6 +6,8 @@ import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from vmctl.errors import bad_input
+
 STATE_FILE = ".machine.json"
 
 
@@ -69,13 +71,16 @@ class State:
 
     @classmethod
     def read(cls, root: Path) -> State:
-        found = json.loads((root / STATE_FILE).read_text())
-        return cls(
-            found["boot"],
-            {address: _card(card) for address, card in found["cards"].items()},
-            found["drivers"],
-            found["overrides"],
-        )
+        try:
+            found = json.loads((root / STATE_FILE).read_text())
+            return cls(
+                found["boot"],
+                {address: _card(card) for address, card in found["cards"].items()},
+                found["drivers"],
+                found["overrides"],
+            )
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise bad_input(f"{root / STATE_FILE} is damaged.", f"Remove {root}: it is made anew.") from error
 
 
 def _card(found: dict[str, object]) -> CardState:

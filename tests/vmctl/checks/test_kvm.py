@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import time
 from collections.abc import Sequence
@@ -94,6 +95,18 @@ def test_a_spoiled_memory_counts_as_none(host: Host, text: str) -> None:
 def test_a_memory_that_cannot_be_kept_spoils_nothing(host: Host) -> None:
     host.state_dir.write_text("a file, not a folder")
     assert kvm.accelerator(replace(host, commands=Recorded())).kvm
+
+
+def test_a_full_disk_keeps_no_drafts(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look left one file behind at every call."""
+
+    def full(path: Path, *_: object) -> None:
+        path.touch()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    assert kvm.accelerator(replace(host, commands=Recorded())).kvm
+    assert list(host.state_dir.iterdir()) == []
 
 
 def test_without_the_device_nothing_is_started(bare: Host) -> None:

@@ -51,9 +51,9 @@ def _notes(host: Host) -> Notes:
     """Nothing where they are not there or make no sense: then a slice is set once more than need be."""
     try:
         found = json.loads(_path(host).read_text())
-    except (OSError, ValueError):
+        return {address: dict(note) for address, note in found.items()}
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _store(host: Host, notes: Notes) -> None:

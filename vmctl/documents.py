@@ -3,6 +3,7 @@
 import json
 import re
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from enum import StrEnum
@@ -19,12 +20,17 @@ Json = dict[str, object]
 """A document, or a part of one, as it is printed."""
 
 YEARS = range(2000, 2101)
+A_UUID = "6f1f5f0e-8f0b-4a38-9d0a-0c4f5b1c2d3e"
+LONGEST_NUMBER = 40
+"""Digits; Python refuses some thousands with an error of its own, and no field takes so many."""
+SECRET = re.compile(r"(^|\.)(seed|password_hash|ssh_keys|licence)(\.\d+)?$")
+"""The places whose values are never repeated: what is wrong there may be a password in the clear."""
 
 
 def load(text: str) -> object:
     """The value of a JSON text, or the line and column where it stops being JSON."""
     try:
-        return json.loads(text, parse_constant=_no_constant)
+        return json.loads(text, parse_constant=_no_constant, parse_int=_number, object_pairs_hook=_once)
     except json.JSONDecodeError as error:
         raise bad_input(
             f"The document is no JSON: line {error.lineno}, column {error.colno}: {error.msg}.",
@@ -38,12 +44,31 @@ def _no_constant(word: str) -> object:
     raise bad_input(f"The document has the number {word}, which JSON does not know.", "Send finite numbers.")
 
 
+def _number(digits: str) -> int:
+    if len(digits) > LONGEST_NUMBER:
+        raise bad_input(
+            f"The document has a number of {len(digits)} digits.", "Send numbers that docs/schemas/ allows."
+        )
+    return int(digits)
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """An object; of a key that stands twice nobody knows which was meant."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        ((key, _),) = Counter(key for key, _ in pairs).most_common(1)
+        raise bad_input(f"The document has the field {shown(key)} twice in one object.", "Send every field once.")
+    return found
+
+
 class Fields:
     """A JSON object whose fields are taken one by one; `done` complains about what nobody asked for."""
 
     def __init__(self, value: object, place: str) -> None:
         if not isinstance(value, dict):
-            raise bad_input(f"{place or 'The document'} is {shown(value)}, not an object.", "Send an object: {…}.")
+            raise bad_input(
+                f"{place or 'The document'} is {_told(place, value)}, not an object.", "Send an object: {…}."
+            )
         self._fields = value
         self._place = place
         self._asked: set[str] = set()
@@ -54,7 +79,7 @@ class Fields:
 
     def wrong(self, key: str, remedy: str) -> VmctlError:
         """The complaint about a field that is there."""
-        return bad_input(f"{self.place(key)} is {shown(self._fields[key])}.", remedy)
+        return bad_input(f"{self.place(key)} is {_told(self.place(key), self._fields[key])}.", remedy)
 
     def take(self, key: str) -> object:
         """A field that must be there."""
@@ -117,11 +142,11 @@ class Fields:
         return value
 
     def uuid(self, key: str) -> str:
-        """A UUID in its usual form."""
+        """A UUID in its usual form, in small letters: the same machine is never written in two ways."""
         value = self.take(key)
         found = _uuid(value)
         if found is None:
-            raise self.wrong(key, "Send a UUID like 6f1f5f0e-8f0b-4a38-9d0a-0c4f5b1c2d3e.")
+            raise self.wrong(key, f"Send a UUID in small letters, like {A_UUID}.")
         return found
 
     def uuids(self, key: str) -> frozenset[str]:
@@ -131,7 +156,7 @@ class Fields:
             raise self.wrong(key, "Send a list of UUIDs.")
         found = [_uuid(item) for item in value]
         if None in found:
-            raise self.wrong(key, "Send UUIDs like 6f1f5f0e-8f0b-4a38-9d0a-0c4f5b1c2d3e.")
+            raise self.wrong(key, f"Send UUIDs in small letters, like {A_UUID}.")
         return frozenset(item for item in found if item)
 
     def word(self, key: str, words: type[E]) -> E:
@@ -171,8 +196,17 @@ class Fields:
                 )
 
 
+def _told(place: str, value: object) -> str:
+    """What stands at a place, as it may go into a log."""
+    return "not as it should be" if SECRET.search(place) else shown(value)
+
+
 def shown(value: object) -> str:
-    """A value as it may stand in a sentence."""
+    """A value as it may stand in a sentence; what an object or a list of other than numbers holds stays untold."""
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, list) and not all(isinstance(item, int | None) for item in value):
+        return "a list"
     text = json.dumps(value, ensure_ascii=True, default=str)
     return text if len(text) <= 80 else f"{text[:77]}…"
 
@@ -192,6 +226,6 @@ def _uuid(value: object) -> str | None:
     if not isinstance(value, str) or len(value) != 36:
         return None
     try:
-        return str(uuid.UUID(value))
+        return value if str(uuid.UUID(value)) == value else None
     except ValueError:
         return None

@@ -216,3 +216,33 @@ def test_any_value_in_any_field_is_taken_or_refused_and_never_a_crash(data: st.D
     part[data.draw(st.sampled_from(sorted(part)))] = data.draw(ANY_JSON)
     with suppress(VmctlError):
         desired.parse(json.dumps(whole))
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [
+        {"password_hash": "hunter2-secret"},
+        {"password_hash": ["hunter2-secret"]},
+        {"ssh_keys": "hunter2-secret"},
+        {"ssh_keys": ["hunter2-secret\n"]},
+        {"licence": "hunter2-secret"},
+        {"user": {"password": "hunter2-secret"}},
+        {"surprise": "hunter2-secret"},
+    ],
+)
+def test_a_secret_that_is_wrong_is_not_repeated(seed: Json) -> None:
+    whole = machine() | {"seed": machine()["seed"] | seed}
+    odd = (document() | {"machines": [[whole]]}, document(machine() | {"seed": str(seed)}), [document(whole)])
+    for value in (document(whole), *odd):
+        error = refusal(value)
+        assert "hunter2" not in f"{error.what} {error.remedy}"
+
+
+def test_a_number_of_many_digits_is_refused() -> None:
+    text = json.dumps(document()).replace('"generation": 1,', f'"generation": {"9" * 5000},')
+    assert "5000 digits" in refusal(text).what
+
+
+def test_a_field_that_stands_twice_is_refused() -> None:
+    text = json.dumps(document()).replace('"generation": 1,', '"generation": 1, "generation": 2,')
+    assert '"generation" twice' in refusal(text).what

@@ -79,7 +79,12 @@ def test_the_example_of_a_desired_state_is_taken() -> None:
 def test_the_schema_takes_and_refuses_what_vmctl_does() -> None:
     whole = document(machine("a", vgpus=[vgpu("a"), vgpu("b", cell=None, handle=None, regime="whole")]))
     check("desired", whole)
-    for wrong in ({"generation": -1}, {"surprise": 1}, {"machines": [machine() | {"hostname": "A"}]}):
+    capital = machine("a")["machine"].upper()
+    assert capital != capital.lower()
+    for wrong in (
+        {"generation": -1}, {"surprise": 1}, {"machines": [machine() | {"hostname": "A"}]}, {"schema": True},
+        {"portal": capital}, {"purge": [capital]}, {"machines": [machine() | {"machine": capital}]},
+    ):  # fmt: skip
         with pytest.raises(ValidationError):
             check("desired", whole | wrong)
         with pytest.raises(VmctlError):

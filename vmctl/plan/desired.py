@@ -25,7 +25,7 @@ SLICES = (1_000, 30_000)
 def parse(text: str) -> DesiredState:
     """Read a desired state.  Raises VmctlError (bad_input) that names the first wrong field."""
     fields = Fields(load(text), "")
-    if fields.take("schema") != SCHEMA:
+    if fields.take("schema") is True or fields.take("schema") != SCHEMA:
         raise fields.wrong("schema", f"Send a document of schema {SCHEMA}, or update vmctl.")
     state = DesiredState(
         portal=fields.uuid("portal"),

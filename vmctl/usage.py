@@ -1,12 +1,13 @@
 """What machines use of a host, and how busy its GPUs are: the document of `vmctl usage`, cheap enough for every 10 s.
 
-Counters are running totals since a machine started: who wants a rate asks twice. null: nobody tells.
+Counters are running totals since a machine started: who wants a rate asks twice. null: nobody tells, and `unknown` says
+why; guests that are not ours are not asked who is logged in.
 """
 
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -62,7 +63,7 @@ def look(site: Site) -> Json:
 def usage(site: Site, hypervisor: Hypervisor | None, now: datetime, why: str = "libvirt was not asked.") -> Json:
     """The document. `hypervisor` None: nothing is told of machines, and `why`."""
     cards, unknown = _cards(site.host)
-    machines: list[Json] = []
+    machines: list[Json] | None = None
     if hypervisor is None:
         unknown.append(Unknown("machines", why))
     else:
@@ -83,7 +84,14 @@ def _cards(host: Host) -> tuple[tuple[CardFigures, ...], list[Unknown]]:
         cards = figures.read(host)
     except VmctlError as error:
         return (), [Unknown("gpus", error.what)]
-    return cards, [gap for card in cards for gap in card.unknown]
+    return cards, [gap for card in cards for gap in (*card.unknown, *_unsaid(card))]
+
+
+def _unsaid(card: CardFigures) -> Iterator[Unknown]:
+    """What the driver's answer about a card leaves out."""
+    missing = [name.rpartition("_")[0] for name, value in _gpu(card).items() if value is None]
+    if missing and f"figures of {card.address}" not in {gap.what for gap in card.unknown}:
+        yield Unknown(f"{', '.join(missing)} of {card.address}", "The driver does not tell.")
 
 
 def _machines(
@@ -98,8 +106,41 @@ def _machines(
         counted = {each.uuid: each for each in hypervisor.statistics(ours)}
     except VmctlError as error:
         unknown = (*unknown, Unknown("what machines use", error.what))
-    machines = [_machine(each, counted.get(each.domain.uuid), _parts(each, cards, functions)) for each in running]
-    return machines, unknown
+    parts = {each.domain.uuid: _parts(each, cards, functions) for each in running}
+    known = {gap.what for card in cards for gap in card.unknown}
+    unknown = (*unknown, *_silent(running, counted), *_untold(running, parts, known))
+    return [_machine(each, counted.get(each.domain.uuid), parts[each.domain.uuid]) for each in running], unknown
+
+
+def _silent(running: Iterable[Running], counted: Mapping[str, DomainStatistics]) -> Iterator[Unknown]:
+    """The guests of ours that did not say who is logged in; others' are never asked."""
+    ours = [each.domain for each in running if each.marked is not None and each.domain.uuid in counted]
+    names = [each.name for each in ours if counted[each.uuid].users is None]
+    if names:
+        yield Unknown("users", f"No guest agent answers in {', '.join(names)}.")
+
+
+def _untold(
+    running: Iterable[Running], parts: Mapping[str, Sequence[Part]], known: Collection[str]
+) -> Iterator[Unknown]:
+    """The shares without figures on cards whose driver told of others, or of none."""
+    for each in running:
+        for part in parts[each.domain.uuid]:
+            what = f"figures of {part.device or part.type} on {part.gpu} for {each.domain.name}"
+            if part.figures is None and f"vgpus of {part.gpu}" not in known:
+                yield Unknown(what, "The driver tells of no such vGPU that runs: its guest may have no driver yet.")
+            elif part.figures is not None and (missing := _missing(part.figures.load)):
+                yield Unknown(what, f"The driver does not tell {', '.join(missing)}.")
+
+
+def _missing(load: Load) -> list[str]:
+    told = {
+        "utilisation": load.gpu,
+        "memory utilisation": load.memory,
+        "encoder": load.encoder,
+        "decoder": load.decoder,
+    }
+    return [name for name, value in told.items() if value is None]
 
 
 def _seen(host: Host, found: Domain) -> Running:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Collection
@@ -130,7 +131,8 @@ def test_each_vgpu_stands_at_its_own_machine(site: Site) -> None:
             "power_w": None,
         }
     ]
-    assert found["unknown"] == []
+    (gap,) = found["unknown"]
+    assert gap == {"what": f"utilisation, temperature, power of {GPU}", "reason": "The driver does not tell."}
 
 
 def test_a_machine_that_is_off_uses_nothing(site: Site) -> None:
@@ -139,10 +141,13 @@ def test_a_machine_that_is_off_uses_nothing(site: Site) -> None:
 
 def test_a_share_that_the_driver_does_not_see_has_no_figures(site: Site) -> None:
     """Its guest's driver is not there yet, or the card is given away whole: null, never 0."""
-    (mine,) = used(site, FakeHypervisor(domain(name_uuid("other"), "mine", marked=SHARE)))["machines"]
+    told = used(site, FakeHypervisor(domain(name_uuid("other"), "mine", marked=SHARE)))
+    (mine,) = told["machines"]
     (share,) = mine["vgpus"]
     assert (share["gpu"], share["type"], share["device"]) == (GPU, TYPE, VIRTUAL)
     assert {share[name] for name in share if name not in ("gpu", "type", "device")} == {None}
+    reason = next(gap["reason"] for gap in told["unknown"] if gap["what"] == f"figures of {VIRTUAL} on {GPU} for mine")
+    assert reason.startswith("The driver tells of no such vGPU")
 
 
 def test_older_drivers_tell_only_a_machines_name(site: Site) -> None:
@@ -157,8 +162,25 @@ def test_older_drivers_tell_only_a_machines_name(site: Site) -> None:
 
 def test_without_libvirt_cards_are_told_all_the_same(site: Site) -> None:
     found = used(site, None)
-    assert (found["machines"], len(found["gpus"])) == ([], 1)
-    assert [gap["what"] for gap in found["unknown"]] == ["machines"]
+    assert (found["machines"], len(found["gpus"])) == (None, 1)
+    assert "machines" in [gap["what"] for gap in found["unknown"]]
+
+
+def test_guests_that_do_not_say_who_is_logged_in_are_named(site: Site) -> None:
+    counted = tuple(DomainStatistics(name, uuid, 5) for name, uuid in (("mine", SECOND), ("theirs", FIRST)))
+    hypervisor = FakeHypervisor(domain(SECOND, "mine", marked=SHARE), domain(FIRST, "theirs"), counted=counted)
+    told = used(site, hypervisor)
+    assert {each["users"] for each in told["machines"]} == {None}
+    assert {"what": "users", "reason": "No guest agent answers in mine."} in told["unknown"]
+
+
+def test_figures_that_the_driver_leaves_out_are_named(site: Site) -> None:
+    assert isinstance(site.host.commands, Driver)
+    text = re.sub(r"(Encoder +): .*", r"\1: N/A", fixture("nvidia-smi-vgpu-q-rtxpro6000-580-two.txt"))
+    site.host.commands.answers = dict(site.host.commands.answers) | {"nvidia-smi vgpu -q": text}
+    told = used(site, FakeHypervisor(domain(SECOND, "mine", marked=SHARE)))
+    assert told["machines"][0]["vgpus"][0]["encoder_percent"] is None
+    assert "The driver does not tell encoder." in [gap["reason"] for gap in told["unknown"]]
 
 
 def test_a_host_whose_libvirt_is_away_says_so(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
@@ -174,7 +196,7 @@ def test_counters_that_libvirt_does_not_give_are_null_and_named(site: Site) -> N
     found = used(site, FakeHypervisor(domain(SECOND, "mine", marked=SHARE), counted=late))
     assert found["machines"][0]["cpu_ns"] is None
     assert found["machines"][0]["vgpus"][0]["utilisation_percent"] == 12
-    assert found["unknown"] == [{"what": "what machines use", "reason": "libvirt did not answer."}]
+    assert {"what": "what machines use", "reason": "libvirt did not answer."} in found["unknown"]
 
 
 def test_a_driver_that_does_not_answer_leaves_gaps_by_card(site: Site) -> None:

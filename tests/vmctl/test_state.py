@@ -104,3 +104,12 @@ def test_the_last_call_is_a_moment(tmp_path: Path) -> None:
     assert memory is not None
     assert memory.last_call == later
     assert document()["generation"] == memory.generation
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_file_that_finds_no_room_is_named(tmp_path: Path) -> None:
+    (tmp_path / "memory.json.new").symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left") as caught:
+        remember(tmp_path, after_call(state(), NOW))
+    assert caught.value.filename == str(tmp_path / "memory.json")
+    assert recall(tmp_path) is None

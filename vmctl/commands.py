@@ -6,7 +6,7 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from signal import SIGKILL
@@ -129,6 +129,11 @@ def _wait(child: subprocess.Popen[bytes], command: Sequence[str], limit: float) 
         return child.wait(limit)
     except subprocess.TimeoutExpired:
         os.killpg(child.pid, SIGKILL)
+    except BaseException:
+        # A signal to us is none to the child: whoever cleans up now would look before a change that still comes.
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(limit)
+        raise
     try:
         child.wait(1)
     except subprocess.TimeoutExpired:

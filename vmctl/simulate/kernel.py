@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -66,7 +66,17 @@ class Kernel:
         return (self.root / BOOT_ID).read_text()
 
     def settle(self, state: State, *cards: Card, changed: str | None = None) -> None:
-        """Keep a state, and make the tree agree with it. `changed`: the only function whose vGPU is another one."""
+        """Keep a state, and make the tree agree with it. `changed`: the only function whose vGPU is another one.
+
+        A signal to the caller does not stop a kernel half-way either.
+        """
+        try:
+            self._draw(state, cards, changed)
+        except KeyboardInterrupt:
+            self._draw(state, (), None)
+            raise
+
+    def _draw(self, state: State, cards: Sequence[Card], changed: str | None) -> None:
         (self.root / UNSETTLED).touch()
         state.write(self.root)
         for card in cards or self.cards:

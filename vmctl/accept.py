@@ -21,7 +21,7 @@ from vmctl.guest_trial import GuestTrial
 from vmctl.hypervisor import Hypervisor, connect
 from vmctl.ledger import Ledger
 from vmctl.model import WantedVGPU
-from vmctl.observation import Whose
+from vmctl.observation import Whose, acceptance_machine
 from vmctl.plan.cards import users
 from vmctl.redact import Redactor
 from vmctl.site import Site
@@ -152,7 +152,7 @@ class Bench:
     machine: str = field(init=False)
 
     def __post_init__(self) -> None:
-        self.machine = str(uuid5(NAMESPACE_OID, f"vmctl accept {self.site.host.name} {self.address}"))
+        self.machine = acceptance_machine(self.site.host.name, self.address)
 
     def card(self) -> tuple[GPU, Whose]:
         """The card as it is now, and who has what on it. Raises VmctlError when it is not there."""

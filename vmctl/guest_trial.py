@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 
-from vmctl import gpus, kvm, state
+from vmctl import gpus, kvm
 from vmctl.card import ProvidedVGPU
 from vmctl.documents import Json
 from vmctl.errors import VmctlError
@@ -16,10 +16,9 @@ from vmctl.host import Host
 from vmctl.hypervisor import Hypervisor
 from vmctl.machine import launch, storage
 from vmctl.model import DesiredMachine, DesiredState, Order, Seed, WantedVGPU
+from vmctl.observation import ACCEPTANCE
 from vmctl.site import Site
 
-NOBODY = "00000000-0000-0000-0000-000000000000"
-"""The portal of a host that no portal has called yet."""
 BOOT_SECONDS = 240.0
 """An emulated guest takes a minute; one that asks for a vGPU of a real driver some seconds more."""
 FUNCTION = re.compile(
@@ -111,7 +110,7 @@ def _wish(site: Site, image: str, machine: str, vgpus: tuple[WantedVGPU, ...]) -
         reservation=machine,
         order=Order.RUN,
         start=now,
-        end=now + timedelta(hours=1),
+        end=now + timedelta(minutes=15),
         promised=None,
         force_at=None,
         hostname="accept",
@@ -125,10 +124,8 @@ def _wish(site: Site, image: str, machine: str, vgpus: tuple[WantedVGPU, ...]) -
 
 
 def _desired(site: Site, wish: DesiredMachine) -> DesiredState:
-    """As the host's own portal would say it, so that its next apply ends a guest that was left behind."""
-    memory = state.recall(site.host.state_dir)
-    portal = NOBODY if memory is None else memory.portal
-    return DesiredState(portal, site.host.name, 0, 0, 0, frozenset(), frozenset(), (wish,))
+    """As a portal would say it. By its mark, the host's next apply or expire ends a guest that was left behind."""
+    return DesiredState(ACCEPTANCE, site.host.name, 0, 0, 0, frozenset(), frozenset(), (wish,))
 
 
 def _said(site: Site, machine: str) -> str:

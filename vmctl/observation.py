@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from uuid import NAMESPACE_OID, uuid5
 
 from vmctl.card import GPU, ProvidedVGPU, Unknown
 from vmctl.model import Accelerator, NumaNode
@@ -27,6 +28,15 @@ class Screen(StrEnum):
     BOOT = "boot"
 
 
+ACCEPTANCE = "00000000-0000-0000-0000-000000000000"
+"""The portal in the mark of an acceptance's guest: nobody's. It lives only while its acceptance holds the lock."""
+
+
+def acceptance_machine(host: str, gpu: str) -> str:
+    """The machine in whose name the acceptance of a card makes things."""
+    return str(uuid5(NAMESPACE_OID, f"vmctl accept {host} {gpu}"))
+
+
 @dataclass(frozen=True)
 class MarkedVGPU:
     """A vGPU as the mark remembers it."""
@@ -48,6 +58,11 @@ class Mark:
     promised: datetime | None = None
     asked: datetime | None = None  # when it was first asked to shut down
     vgpus: tuple[MarkedVGPU, ...] = ()
+
+    @property
+    def by_acceptance(self) -> bool:
+        """Whether the machine is the guest of an acceptance, and no portal's."""
+        return self.portal == ACCEPTANCE
 
 
 @dataclass(frozen=True)

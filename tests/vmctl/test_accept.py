@@ -23,9 +23,13 @@ from vmctl import apply as applying
 from vmctl import gpus, guest_trial
 from vmctl.card import VGPUType
 from vmctl.errors import Code, VmctlError
+from vmctl.expire import expire
 from vmctl.guest_trial import GuestTrial
+from vmctl.ledger import Ledger
 from vmctl.model import WantedVGPU
+from vmctl.observation import acceptance_machine
 from vmctl.plan import desired
+from vmctl.simulate.drawing import Drawing
 from vmctl.site import Site
 from vmctl.state import locked
 
@@ -225,3 +229,39 @@ def test_an_apply_gets_its_turn_between_two_rounds(site: Site, monkeypatch: pyte
     accept(site, rounds=3)
     other.join()
     assert turns[0] < 3
+
+
+def test_an_acceptance_that_is_interrupted_in_the_middle_of_a_making_leaves_nothing(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accept(site)
+    before = taken(site.host.root)
+    draw, drawn = Drawing.draw, []
+
+    def interrupted(self: Drawing) -> None:
+        drawn.append(self)
+        if len(drawn) == 3:
+            raise KeyboardInterrupt
+        draw(self)
+
+    monkeypatch.setattr(Drawing, "draw", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        accept(site)
+    assert (gpus.provided(site.host), list(Ledger(site.host.state_dir))) == ([], [])
+    assert differences(before, taken(site.host.root)) == []
+    assert accept(site)["accepted"]
+
+
+def test_a_guest_that_was_left_behind_is_seen_for_what_it_is_and_ended_by_expire(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    applying.apply(site, desired.parse(json.dumps(document())), NOW)
+    with monkeypatch.context() as patched:
+        patched.setattr(accepting.Bench, "clear", lambda self: None)
+        accept(site)
+    seen = applying.plan(site, desired.parse(json.dumps(document(generation=2))), NOW)
+    assert [machine["machine"] for machine in seen["machines"]] == [acceptance_machine(HOST, L40S)]
+    assert (seen["foreign"], [step["kind"] for step in seen["steps"]]) == ([], ["force_stop", "release", "purge"])
+    assert [(step["kind"], step["done"]) for step in expire(site, NOW)["steps"]] == [("force_stop", True)]
+    report = applying.apply(site, desired.parse(json.dumps(document(generation=2))), NOW)
+    assert (report["machines"], report["vgpus"], report["disks"]) == ([], [], [])

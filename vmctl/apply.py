@@ -11,18 +11,18 @@ from datetime import datetime
 from vmctl import gpus, observe, state
 from vmctl import mark as marks
 from vmctl.answers.report import Outcome, planned, report_json
-from vmctl.card import CardChange, Knob, ProvidedVGPU
+from vmctl.card import GPU, CardChange, Knob, ProvidedVGPU
 from vmctl.documents import Json
-from vmctl.errors import Code, VmctlError
+from vmctl.errors import Code, VmctlError, refused_by_host
 from vmctl.hypervisor import CONNECT_SECONDS, LATE_SECONDS, Hypervisor, connect
 from vmctl.ledger import Ledger
 from vmctl.machine import launch, stop, storage
 from vmctl.model import DesiredState
 from vmctl.observation import Observation
-from vmctl.plan import reconcile
+from vmctl.plan import cards, reconcile
+from vmctl.plan.card_steps import ChangeCard, RefuseCard, WaitForBoot, WaitForDrain
 from vmctl.plan.steps import (
     AskStop,
-    ChangeCard,
     Clear,
     ForceStop,
     KeepFilter,
@@ -32,9 +32,9 @@ from vmctl.plan.steps import (
     Refuse,
     Release,
     Remark,
+    Remember,
     Start,
     Step,
-    WaitForDrain,
     usual_seconds,
 )
 from vmctl.site import Site
@@ -47,6 +47,10 @@ LONGEST_SECONDS = (
     state.LOCK_SECONDS + CONNECT_SECONDS + LATE_SECONDS + 2 * observe.LOOK_SECONDS + BUDGET_SECONDS + SPARE_SECONDS
 )
 """After so long an apply has answered; whoever calls it waits so long before he takes it for hung."""
+
+
+NEEDS_NO_NOTE = AskStop | ForceStop | Clear | Purge | KeepFilter
+"""What is done even where no word of ours can be kept, as on a full disk: a machine's end, and what makes room."""
 
 
 def plan(site: Site, desired: DesiredState, now: datetime) -> Json:
@@ -64,21 +68,33 @@ def apply(site: Site, desired: DesiredState, now: datetime, budget: float = BUDG
     with state.locked(site.lock):
         memory = state.recall(site.host.state_dir)
         state.check_call(memory, desired, site.host.name)
-        memory = state.after_call(desired, now)
-        state.remember(site.host.state_dir, memory)
+        memory, forgotten = _remembered(site, memory, desired, now)
         with connect(site.libvirt_uri) as hypervisor:
             observed = _look(site, hypervisor, desired, now)
             found = reconcile.plan(desired, observed, now)
             deadline = time.monotonic() + budget
-            worker = Worker(_by(site, deadline), hypervisor, desired, observed, now, deadline)
+            worker = Worker(_by(site, deadline), hypervisor, desired, observed, now, deadline, forgotten=forgotten)
             with hypervisor.hurried(worker.site.host.left):
-                outcomes = [worker.carry_out(step) for step in found.steps]
+                outcomes = [] if forgotten is None else [Outcome(Remember(), error=forgotten)]
+                outcomes += [worker.carry_out(step) for step in found.steps]
                 outcomes += worker.keep_filter()
             for machine in observed.machines:
                 storage.trim_serial(site.storage, machine.machine)
             after = _look(site, hypervisor, desired, now)
             worker.forget_vanished(after)
     return report_json(after, memory, outcomes, found.needs_confirmation)
+
+
+def _remembered(
+    site: Site, memory: state.Memory | None, desired: DesiredState, now: datetime
+) -> tuple[state.Memory | None, VmctlError | None]:
+    """What is remembered after this call, and why it is not what the portal said."""
+    called = state.after_call(desired, now)
+    try:
+        state.remember(site.host.state_dir, called)
+    except OSError as error:
+        return memory, refused_by_host(error)
+    return called, None
 
 
 def _by(site: Site, deadline: float) -> Site:
@@ -104,28 +120,33 @@ class Worker:
     deadline: float  # on the monotonic clock
     provided: dict[str, list[ProvidedVGPU]] = field(default_factory=lambda: defaultdict(list))
     troubled: set[str] = field(default_factory=set)
+    forgotten: VmctlError | None = None  # why the portal's word is not remembered
     unready: dict[str, str] = field(default_factory=dict)  # cards whose change did not come through, and why
+    pending: dict[str, GPU] = field(default_factory=dict)  # cards that were set to a mode that holds after a reset
 
     def carry_out(self, step: Step) -> Outcome:
         """Do one step. Only a lost libvirt ends the whole run; every other error belongs to its machine."""
+        if self.forgotten is not None and not isinstance(step, NEEDS_NO_NOTE):
+            return self._failed(step, _later("what the portal said could not be remembered"))
         if step.machine in self.troubled:
             return Outcome(step, error=_later("an earlier step for this machine did not work"))
         if time.monotonic() + usual_seconds(step) > self.deadline:
             return self._failed(step, _later("it does not fit into what is left of this run"))
-        if isinstance(step, WaitForDrain):
+        if isinstance(step, WaitForDrain | WaitForBoot):
             return Outcome(step)
         card = _card_of(step)
+        if card in self.pending:
+            return self._waits(step, self.pending[card])
         if card in self.unready:
             return self._failed(step, _later(f"GPU {card} is not ready ({self.unready[card].rstrip('.')})"))
         try:
-            self._do(step)
+            step = self._do(step)
         except VmctlError as error:
             if error.code == Code.UNREACHABLE:
                 raise
             return self._failed(step, error)
         except OSError as error:
-            what = f"The host refused: {error.strerror} ({error.filename})."
-            return self._failed(step, VmctlError(Code.FAILED, what, "See rights and room there.", retry=True))
+            return self._failed(step, refused_by_host(error))
         return Outcome(step, done=True)
 
     def _failed(self, step: Step, error: VmctlError) -> Outcome:
@@ -135,7 +156,14 @@ class Worker:
             self.unready.setdefault(step.change.gpu, error.what)
         return Outcome(step, error=error)
 
-    def _do(self, step: Step) -> None:
+    def _waits(self, step: Step, gpu: GPU) -> Outcome:
+        """What is left to be set on a card is part of the wait; a machine that was to have it starts another time."""
+        if isinstance(step, ChangeCard):
+            return Outcome(next(cards.pending(gpu)))
+        return self._failed(step, cards.pending_error(gpu))
+
+    def _do(self, step: Step) -> Step:
+        """Do it; gives the step as it was done."""
         match step:
             case Remark(observed, mark):
                 self.hypervisor.set_mark(observed.machine, marks.to_xml(mark))
@@ -155,17 +183,20 @@ class Worker:
                 self._look_for_a_reset(change)
             case Provide(wish, vgpu):
                 launch.refuse_unfit(self.site, self.hypervisor, wish, self.observed.gpus)
-                self.provided[wish.machine].append(gpus.provide(self.site.host, vgpu, wish.machine, self._claimed))
+                made = gpus.provide(self.site.host, vgpu, wish.machine, self._claimed)
+                self.provided[wish.machine].append(made)
+                return replace(step, made=made)
             case MakeDisk(wish):
                 storage.make_disk(self.site.host, self.site.storage, self.site.images, wish)
             case Start(wish):
                 provided = self.provided[wish.machine]
                 domain_type = self.observed.accelerator.domain_type
                 launch.start(self.site, self.hypervisor, self.desired, wish, provided, domain_type)
-            case Refuse(error=error):
+            case Refuse(error=error) | RefuseCard(error=error):
                 raise error
             case KeepFilter():
                 launch.bring_up_filter(self.site.host, self.hypervisor)
+        return step
 
     @property
     def _claimed(self) -> frozenset[str]:
@@ -178,7 +209,7 @@ class Worker:
             return
         for gpu in gpus.inventory(self.site.host):
             if gpu.address == change.gpu and gpu.mig is not None and gpu.mig.current != gpu.mig.pending:
-                self.unready[gpu.address] = "its MIG mode changes at the next reset of the card or reboot of the host"
+                self.pending[gpu.address] = gpu
 
     def _clear(self, machine: str) -> None:
         storage.clear(self.site.storage, machine)
@@ -191,7 +222,7 @@ class Worker:
 
     def forget_vanished(self, after: Observation) -> None:
         """Cross out vGPUs that went without us (a reboot of the host), where everything could be read."""
-        if after.unknown:
+        if after.unknown or self.forgotten is not None:
             return
         present = {vgpu.uuid for vgpu in after.vgpus}
         wanted = {vgpu.uuid for wish in self.desired.machines for vgpu in wish.vgpus}

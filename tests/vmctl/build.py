@@ -29,9 +29,10 @@ def name_uuid(name: str) -> str:
 
 
 def vgpu(name: str, **other: Any) -> Json:
-    """A wanted vGPU."""
+    """A wanted vGPU; those of a, b, c and so on lie side by side."""
     usual = {"type": "T4-4Q", "regime": "equal", "alternatives": []}
-    return {"uuid": name_uuid(f"vgpu {name}")} | place() | usual | other
+    number = ord(name[-1]) - ord("a") if name[-1:].isalpha() else 0
+    return {"uuid": name_uuid(f"vgpu {name}")} | place(cell=[number, number + 1]) | usual | other
 
 
 def place(**other: Any) -> Json:
@@ -138,6 +139,7 @@ def card(*holders: ProvidedVGPU, **other: Any) -> GPU:
 def a40(**other: Any) -> GPU:
     """A card whose vGPUs lie on virtual functions, as its driver shows it when nothing was set."""
     usual: Json = {
+        "model": "NVIDIA A40",
         "framework": Framework.VENDOR_VFIO,
         "driver": "nvidia",
         "vfs": VFs(32, 32, 32),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -157,10 +158,11 @@ def test_a_card_that_needs_a_reset_takes_nobody_until_the_host_was_booted(base: 
     wish = on(A100, kind="A100D-10C")
     report = host.apply(wish, cards=cards)
     assert [kind for kind, said in outcomes(report) if said == "done"] == ["card", "card"]
-    assert "next reset of the card or reboot of the host" in words(report, "card")
+    assert "reboot the host" in next(step["subject"] for step in report["steps"] if step["kind"] == "wait")
+    assert "reset of the card or a reboot" in words(report, "provide")
     assert host.running() == set()
     report = host.apply(wish, cards=cards)
-    assert outcomes(report) == [("start", "later")]
+    assert outcomes(report) == [("wait", "waits"), ("start", "later")]
     assert "reset of the card or a reboot" in words(report, "start")
     (gpu,) = [gpu for gpu in report["gpus"] if gpu["address"] == A100]
     assert gpu["mig"] == {"current": True, "pending": False}
@@ -269,3 +271,26 @@ def test_a_stopped_domain_that_names_a_function_is_a_holder_of_its_card(base: Pa
     cards, whose, unknown = observe.cards_and_claims(host.site)
     assert [whose.claimant(share) for gpu in cards for share in gpu.holders] != [None]
     assert unknown == ()
+
+
+def test_on_a_full_disk_machines_end_and_nothing_else_is_begun(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Place(base, "l40s")
+    assert {said for _, said in outcomes(place.apply(on(L40S, "a")))} == {"done"}
+
+    def full(path: Path, text: str, mode: int = 0o600) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    kept = {file.name: file.read_bytes() for file in (base / "state").iterdir() if file.suffix == ".json"}
+    with monkeypatch.context() as patch:
+        patch.setattr("vmctl.state.write_atomically", full)
+        patch.setattr("vmctl.ledger.write_atomically", full)
+        report = place.apply(on(SECOND, "b"), generation=99)
+    errors = {step["kind"]: step["error"] for step in report["steps"]}
+    assert errors["force_stop"] is None
+    assert "No space left" in errors["remember"]["what"]
+    assert {errors[kind]["code"] for kind in ("release", "provide", "start")} == {"later"}
+    assert report["generation"] != 99
+    assert place.running() == set()
+    assert {file.name: file.read_bytes() for file in (base / "state").iterdir() if file.suffix == ".json"} == kept
+    assert {said for _, said in outcomes(place.apply(on(SECOND, "b"), generation=99))} == {"done"}
+    assert len(place.running()) == 1

@@ -35,8 +35,9 @@ from vmctl.card import (
 )
 from vmctl.errors import Code
 from vmctl.observation import ForeignDomain, MachineState, Observation
+from vmctl.plan.card_steps import ChangeCard, RefuseCard, WaitForBoot, WaitForDrain
 from vmctl.plan.reconcile import plan
-from vmctl.plan.steps import ChangeCard, Provide, Refuse, Release, Start, WaitForDrain
+from vmctl.plan.steps import Provide, Refuse, Release, Start
 
 SECOND = "0000:af:00.0"
 
@@ -142,7 +143,10 @@ def test_a_card_that_was_cut_into_parts_is_cut_again_as_its_machine_wants() -> N
 @pytest.mark.field("A19")
 def test_a_card_whose_mig_mode_is_pending_takes_no_machine() -> None:
     pending = a40(mig=Mode(False, True))
-    (refusal,) = plan(state(machine("a", vgpus=[vgpu("a", regime="mig")]), **MIG_WANTED), host(pending), NOW).steps
+    wanted = state(machine("a", vgpus=[vgpu("a", regime="mig")]), **MIG_WANTED)
+    wait, refusal = plan(wanted, host(pending), NOW).steps
+    assert wait == WaitForBoot(GPU_ADDRESS, Knob.MIG, True)
+    assert "MIG on holds only after a reset: reboot the host" in wait.subject
     assert isinstance(refusal, Refuse)
     assert "reset of the card or a reboot" in refusal.error.what
 
@@ -151,10 +155,10 @@ def test_a_type_that_the_card_is_not_set_to_offer_is_refused_by_name() -> None:
     wanted = state(
         machine("a", vgpus=[vgpu("a", type="T4-8Q")]),
         machine("b", vgpus=[vgpu("b")]),
-        machine("c", vgpus=[vgpu("c", type="Tesla T4", regime="whole", cell=None, handle=None)]),
-        cards=[settings(types=["T4-4Q"])],
+        machine("c", vgpus=[vgpu("c", gpu=SECOND, type="A40", regime="whole", cell=None, handle=None)]),
+        cards=[settings(types=["T4-4Q"]), settings(SECOND, types=["T4-4Q"])],
     )
-    found = plan(wanted, host(a40()), NOW).steps
+    found = plan(wanted, host(a40(), replace(a40(), address=SECOND)), NOW).steps
     (refusal,) = [step for step in found if isinstance(step, Refuse)]
     assert "not set to offer T4-8Q; it offers T4-4Q" in refusal.error.what
     assert len([step for step in found if isinstance(step, Start)]) == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,7 @@ def test_a_card_of_which_a_foreign_domain_names_a_part_is_not_given_away_whole(c
     (step,) = plan(state(whole), host, NOW).steps
     assert isinstance(step, Refuse)
     assert (step.error.code, "old-desktop (off)" in step.error.what) == (Code.NO_CAPACITY, True)
-    free = observed(foreign=(theirs(MachineState.OFF, "0000:99:00.0"),), gpus=(card,) if claimed != FUNCTION else ())
+    free = observed(foreign=(theirs(MachineState.OFF, "0000:99:00.0"),), gpus=(replace(card, holders=()),))
     assert plan(state(whole), free, NOW).steps[0].kind == "provide"
 
 

@@ -16,7 +16,7 @@ from vmctl import gpus
 from vmctl.card import Framework, Mode, ProvidedVGPU, Regime
 from vmctl.plan import desired
 from vmctl.plan.reconcile import plan
-from vmctl.plan.steps import WaitForDrain
+from vmctl.plan.card_steps import WaitForDrain
 from vmctl.simulate.state import State
 from vmctl.site import Site
 

@@ -44,7 +44,7 @@ def test_what_is_right_needs_no_step() -> None:
 
 def test_a_missing_machine_gets_its_share_then_its_disk_then_its_power() -> None:
     wanted = state(machine("a", vgpus=[vgpu("a"), vgpu("b")]))
-    assert kinds(plan(wanted, observed(), NOW)) == ["provide", "provide", "disk", "start"]
+    assert kinds(plan(wanted, observed(gpus=(card(),)), NOW)) == ["provide", "provide", "disk", "start"]
 
 
 def test_a_stop_is_soft_first_and_hard_when_patience_is_over() -> None:

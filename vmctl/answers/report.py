@@ -8,6 +8,7 @@ from vmctl.answers.cards import gaps_json, gpu_json, holder_json
 from vmctl.documents import SCHEMA, Json
 from vmctl.errors import VmctlError
 from vmctl.observation import Disk, Observation, ObservedMachine
+from vmctl.plan.card_steps import RefuseCard
 from vmctl.plan.steps import Refuse, Step
 from vmctl.state import Memory
 
@@ -32,7 +33,7 @@ class Outcome:
 
 def planned(steps: Iterable[Step]) -> tuple[Outcome, ...]:
     """Steps that nobody carried out."""
-    return tuple(Outcome(step, error=step.error if isinstance(step, Refuse) else None) for step in steps)
+    return tuple(Outcome(step, error=step.error if isinstance(step, Refuse | RefuseCard) else None) for step in steps)
 
 
 def error_json(error: VmctlError) -> Json:

@@ -7,14 +7,15 @@ without GPU instances, mixed size and scheduler are lost when they come up. All 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from vmctl.card import GPU, HOLDERS, CardChange, CardSettings, Framework, Knob, ProvidedVGPU, Regime
+from vmctl.card import GPU, HOLDERS, CardChange, CardSettings, Framework, Knob, Mode, ProvidedVGPU, Regime, Unknown
 from vmctl.errors import Code, VmctlError
 from vmctl.model import DesiredMachine, Place, WantedVGPU
 from vmctl.observation import Observation, Whose
-from vmctl.plan.steps import ChangeCard, WaitForDrain
+from vmctl.plan import possible
+from vmctl.plan.card_steps import REBOOT, ChangeCard, RefuseCard, WaitForBoot, WaitForDrain
 
 SHARED = (Regime.EQUAL, Regime.MIXED, Regime.MIG)
 """Regimes whose shares lie on virtual functions, where the card makes them there."""
@@ -116,6 +117,11 @@ class Cards:
         self._observed = observed
         self._released = released
         told = {card.gpu: card for card in settings}
+        self._unfit = dict(_unfit(told, self._gpus, observed.unknown))
+        told = {
+            address: CardSettings(address, types=card.types) if address in self._unfit else card
+            for address, card in told.items()
+        }
         self._settings = {
             address: _settings(told.get(address) or CardSettings(address), gpu, starting)
             for address, gpu in self._gpus.items()
@@ -128,8 +134,16 @@ class Cards:
         self._holders = {address: tuple(users(gpu, whose, released)) for address, gpu in self._gpus.items()}
 
     @property
-    def steps(self) -> Iterator[ChangeCard | WaitForDrain]:
-        """What is done to the cards, and what waits until nothing uses them."""
+    def steps(self) -> Iterator[ChangeCard | WaitForDrain | WaitForBoot | RefuseCard]:
+        """What cannot be, what is done to the cards, and what waits until nothing uses them or for the next boot."""
+        yield from (RefuseCard(address, error) for address, error in self._unfit.items())
+        for address, wanted in self._changes.items():
+            if not _stays(wanted):
+                continue
+            yield from pending(self._gpus[address])
+            error = possible.not_offered(self._settings[address].types, self._gpus[address])
+            if error is not None and address not in self._unfit:
+                yield RefuseCard(address, error)
         for address, wanted in self._changes.items():
             if wanted and self._holders[address]:
                 yield WaitForDrain(wanted, self._holders[address])
@@ -140,7 +154,7 @@ class Cards:
         """Why a share may not be made at its (first) place now, if it may not."""
         gpu = self._gpus.get(vgpu.gpu)
         if gpu is None:
-            return None  # whoever makes it says so
+            return possible.missing(vgpu.gpu, self._observed.unknown)
         if vgpu.regime is Regime.WHOLE and (claimed := self._claimed(gpu)) is not None:
             return claimed
         offered = self._settings[vgpu.gpu].types
@@ -148,8 +162,9 @@ class Cards:
             what = f"GPU {gpu.address} is not set to offer {vgpu.type}; it offers {', '.join(offered) or 'none'}."
             return VmctlError(Code.FAILED, what, "Choose one of these, or have the type offered on that card.")
         if gpu.mig is not None and gpu.mig.current != gpu.mig.pending and not self._changes[vgpu.gpu]:
-            what = f"MIG on GPU {gpu.address} changes only at a reset of the card or a reboot of the host."
-            return VmctlError(Code.LATER, what, "Drain the host and reboot it.", retry=True)
+            return pending_error(gpu)
+        if _stays(self._changes[vgpu.gpu]) and (error := possible.impossible(vgpu, gpu)) is not None:
+            return error
         after = self._after(gpu)
         if after is None or vgpu.regime is after or (vgpu.regime is Regime.WHOLE and Regime.WHOLE in gpu.regimes):
             return None
@@ -186,6 +201,37 @@ class Cards:
             who = ", ".join(self._holders[gpu.address])
             return VmctlError(Code.LATER, f"{what}, and cannot change while it is held by {who}.", DRAIN, retry=True)
         return VmctlError(Code.LATER, f"{what}.", "Set the card to that regime at the portal.", retry=True)
+
+
+def pending(gpu: GPU) -> Iterator[WaitForBoot]:
+    """The modes of a card that are set and do not hold yet."""
+    for knob, mode in ((Knob.MIG, gpu.mig), (Knob.ECC, gpu.ecc)):
+        if isinstance(mode, Mode) and mode.current != mode.pending:
+            yield WaitForBoot(gpu.address, knob, mode.pending)
+
+
+def pending_error(gpu: GPU) -> VmctlError:
+    """Why a card whose MIG mode is pending takes no machine."""
+    what = f"MIG on GPU {gpu.address} changes only at a reset of the card or a reboot of the host."
+    return VmctlError(Code.LATER, what, f"{REBOOT[0].upper()}{REBOOT[1:]}.", retry=True)
+
+
+def _stays(wanted: Collection[CardChange]) -> bool:
+    """Whether a card stays cut as it is."""
+    return all(change.knob in (Knob.ECC, Knob.SCHEDULER) for change in wanted)
+
+
+def _unfit(
+    told: Mapping[str, CardSettings], found: Mapping[str, GPU], unknown: Collection[Unknown]
+) -> Iterator[tuple[str, VmctlError]]:
+    """The cards whose settings cannot be. One for which nothing is wished may be gone."""
+    for address, settings in told.items():
+        if address in found:
+            error = possible.unfit(settings, found[address])
+        else:
+            error = possible.missing(address, unknown) if settings != CardSettings(address) else None
+        if error is not None:
+            yield address, error
 
 
 def users(gpu: GPU, whose: Whose, released: Collection[ProvidedVGPU] = ()) -> Iterator[str]:

@@ -7,7 +7,16 @@ from datetime import datetime, timedelta
 from vmctl.card import ProvidedVGPU
 from vmctl.errors import Code, VmctlError
 from vmctl.model import DesiredMachine, DesiredState, Order
-from vmctl.observation import ForeignDomain, MachineState, Mark, MarkedVGPU, Observation, ObservedMachine
+from vmctl.observation import (
+    ForeignDomain,
+    MachineState,
+    Mark,
+    MarkedVGPU,
+    Observation,
+    ObservedMachine,
+    acceptance_machine,
+)
+from vmctl.plan import possible
 from vmctl.plan.cards import Cards
 from vmctl.plan.steps import (
     AskStop,
@@ -27,6 +36,9 @@ from vmctl.plan.steps import (
 FREE_STOPS = 3
 """So many machines may always be stopped ahead of their end; above it, so large a part of the running ones."""
 FREE_PART = 0.1
+
+
+CUT_OFF = "it is the guest of an acceptance that was cut off"
 
 
 @dataclass(frozen=True)
@@ -67,7 +79,9 @@ def _stops(desired: DesiredState, observed: Observation) -> Iterator[Stop]:
     wishes = {wish.machine: wish for wish in desired.machines}
     for machine in observed.machines:
         wish = wishes.get(machine.machine)
-        if wish is None:
+        if machine.mark.by_acceptance:
+            yield Stop(machine, CUT_OFF, observed.observed_at)
+        elif wish is None:
             yield Stop(machine, "the portal does not list it any more", None)
         elif wish.order is Order.STOP:
             yield Stop(machine, "its period is over", wish.force_at)
@@ -84,7 +98,9 @@ def held_back(desired: DesiredState, observed: Observation, stops: tuple[Stop, .
     early = {
         stop.observed.machine
         for stop in stops
-        if now < stop.observed.mark.end and stop.observed.machine not in desired.confirmed_stops
+        if now < stop.observed.mark.end
+        and stop.observed.machine not in desired.confirmed_stops
+        and not stop.observed.mark.by_acceptance
     }
     limit = max(FREE_STOPS, FREE_PART * len(observed.machines))
     return frozenset(early) if len(early) > limit else frozenset()
@@ -157,7 +173,7 @@ def _clearings(desired: DesiredState, observed: Observation, off: set[str]) -> I
     untidy = {disk.machine for disk in observed.disks if disk.leftovers} | observed.sockets | off
     busy = _domains(observed) - off
     about_to_start = {wish.machine for wish in desired.machines if wish.order is Order.RUN}
-    for machine in sorted(untidy - busy - about_to_start - desired.purge):
+    for machine in sorted(untidy - busy - about_to_start - _purged(desired, observed)):
         yield Clear(machine)
 
 
@@ -165,8 +181,13 @@ def _purges(desired: DesiredState, observed: Observation, off: set[str]) -> Iter
     there = {disk.machine for disk in observed.disks}
     busy = _domains(observed) - off
     wanted = {wish.machine for wish in desired.machines if wish.order is Order.RUN}
-    for machine in sorted((there & desired.purge) - busy - wanted):
+    for machine in sorted((there & _purged(desired, observed)) - busy - wanted):
         yield Purge(machine)
+
+
+def _purged(desired: DesiredState, observed: Observation) -> frozenset[str]:
+    """Whose disks go for good: by the portal's word, and those of acceptances that were cut off."""
+    return desired.purge | {acceptance_machine(observed.host, gpu.address) for gpu in observed.gpus}
 
 
 def _domains(observed: Observation) -> set[str]:
@@ -183,8 +204,10 @@ def _startable(desired: DesiredState, observed: Observation) -> Iterator[Desired
 
 
 def _starts(desired: DesiredState, observed: Observation, cards: Cards, now: datetime) -> Iterator[Step]:
+    clashes = possible.clashes(desired.machines, (each.machine for each in observed.machines))
     for wish in _startable(desired, observed):
-        refusals = (_refusal(wish, observed, now), *(cards.refusal(vgpu) for vgpu in wish.vgpus))
+        impossible = (possible.too_large(wish), clashes.get(wish.machine))
+        refusals = (_refusal(wish, observed, now), *impossible, *(cards.refusal(vgpu) for vgpu in wish.vgpus))
         refusal = next((each for each in refusals if each is not None), None)
         if refusal is not None:
             yield Refuse(wish, refusal)

@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from vmctl.card import CardChange, Knob, ProvidedVGPU, Regime, Scheduler
+from vmctl.card import CardChange, Knob, ProvidedVGPU, Regime
 from vmctl.errors import VmctlError
 from vmctl.model import DesiredMachine, WantedVGPU
 from vmctl.observation import Mark, ObservedMachine
+from vmctl.plan.card_steps import ChangeCard, RefuseCard, WaitForBoot, WaitForDrain
 
 REBIND_SECONDS = 15.0
 """To take a card from its driver and give it back, with its virtual functions (dossier 1.2)."""
@@ -103,55 +104,13 @@ class Purge:
 
 
 @dataclass(frozen=True)
-class ChangeCard:
-    """Set one knob of a card that nothing uses."""
-
-    kind: ClassVar[str] = "card"
-    machine: ClassVar[None] = None
-    change: CardChange
-
-    @property
-    def subject(self) -> str:
-        return f"GPU {self.change.gpu}: {change_text(self.change)}"
-
-
-@dataclass(frozen=True)
-class WaitForDrain:
-    """Changes of a card that wait until nothing uses it; `holders` says what does."""
-
-    kind: ClassVar[str] = "wait"
-    machine: ClassVar[None] = None
-    changes: tuple[CardChange, ...]
-    holders: tuple[str, ...]
-
-    @property
-    def subject(self) -> str:
-        wanted = ", ".join(change_text(change) for change in self.changes)
-        return f"GPU {self.changes[0].gpu}: {wanted}, once nothing uses it; now held by {', '.join(self.holders)}"
-
-
-def change_text(change: CardChange) -> str:
-    """A change in words."""
-    match change.knob, change.wanted:
-        case Knob.VFS, None:
-            return "turn all virtual functions on"
-        case Knob.VFS, 0:
-            return "turn the virtual functions off"
-        case Knob.VFS, count:
-            return f"turn {count} virtual functions on"
-        case Knob.SCHEDULER, Scheduler(policy, time_slice):
-            return f"set the scheduler to {policy}" + ("" if time_slice is None else f" with {time_slice} us")
-    names = {Knob.MIG: "MIG", Knob.MIXED: "mixed size", Knob.ECC: "ECC"}
-    return f"turn {names[change.knob]} {'on' if change.wanted else 'off'}"
-
-
-@dataclass(frozen=True)
 class Provide:
     """Make a vGPU for a machine that is about to start."""
 
     kind: ClassVar[str] = "provide"
     wish: DesiredMachine
     vgpu: WantedVGPU
+    made: ProvidedVGPU | None = None  # where it was really made, once it was
 
     @property
     def machine(self) -> str:
@@ -159,7 +118,10 @@ class Provide:
 
     @property
     def subject(self) -> str:
-        return f"make a {self.vgpu.type} on {self.vgpu.gpu} for {self.wish.name}"
+        wanted = self.vgpu
+        if self.made is None or self.made.gpu == wanted.gpu:
+            return f"make a {wanted.type} on {wanted.gpu} for {self.wish.name}"
+        return f"make a {wanted.type} on {self.made.gpu} for {self.wish.name}, since {wanted.gpu} had no room for it"
 
 
 @dataclass(frozen=True)
@@ -220,6 +182,15 @@ class KeepFilter:
     subject: ClassVar[str] = "bring the guests' filter up to date"
 
 
+@dataclass(frozen=True)
+class Remember:
+    """Keep the portal's last word; told only when it fails."""
+
+    kind: ClassVar[str] = "remember"
+    machine: ClassVar[None] = None
+    subject: ClassVar[str] = "remember what the portal said"
+
+
 Step = (
     Remark
     | AskStop
@@ -229,11 +200,14 @@ Step = (
     | Purge
     | ChangeCard
     | WaitForDrain
+    | WaitForBoot
+    | RefuseCard
     | Provide
     | MakeDisk
     | Start
     | Refuse
     | KeepFilter
+    | Remember
 )
 
 
@@ -246,7 +220,7 @@ def usual_seconds(step: Step) -> float:
             return START_SECONDS
         case Release(ProvidedVGPU(regime=Regime.WHOLE)):
             return REBIND_SECONDS
-    return 0.0 if isinstance(step, WaitForDrain | Refuse) else 1.0
+    return 0.0 if isinstance(step, WaitForDrain | WaitForBoot | Refuse | RefuseCard) else 1.0
 
 
 @dataclass(frozen=True)

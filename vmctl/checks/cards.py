@@ -106,6 +106,8 @@ def functions(look: Look, gpu: GPU) -> Verdict:
     seen = Evidence(source, f"{gpu.vfs.enabled} of {gpu.vfs.total}")
     if gpu.vfs.enabled:
         return passed(seen)
+    if gpu.mig is not None and gpu.mig.current != gpu.mig.pending:
+        return warned("Not now: first reset the card or reboot the host, for its MIG mode is about to change.", seen)
     by_tool = look.there(SRIOV_MANAGE)
     command = f"{SRIOV_MANAGE} -e {gpu.address}" if by_tool else f"echo {gpu.vfs.total} > {source}"
     return warned(f"vmctl apply does it when a machine needs one; by hand, while nothing uses it: {command}", seen)

@@ -37,6 +37,9 @@ def set_count(host: Host, card: Card, wanted: int | None) -> None:
     number = card.vfs.total if wanted is None else wanted
     if number == card.vfs.enabled:
         return
+    if number > card.vfs.total:
+        what = f"GPU {card.address} has {card.vfs.total} virtual functions at most, not {number}."
+        raise VmctlError(Code.FAILED, what, "Have a smaller number set for this card.")
     users = list(in_use(host, card))
     if users:
         what = f"The virtual functions of GPU {card.address} cannot be changed: {'; '.join(users)}."

@@ -87,11 +87,12 @@ def observe_command(context: typer.Context, as_json: AsJson = False) -> int:
 
 @app.command("plan")
 def plan_command(context: typer.Context, file: Document = None, as_json: AsJson = False) -> int:
-    """What apply would do. Changes nothing."""
+    """What apply would do. Changes nothing. Exit code 1 when a step cannot be."""
     site: Site = context.obj
     site.host.ensure_live()
-    _print(applying.plan(site, desired.parse(options.read(file)), site.host.now()), as_json, tables.show_report)
-    return Exit.DONE
+    document = applying.plan(site, desired.parse(options.read(file)), site.host.now())
+    _print(document, as_json, tables.show_report)
+    return _steps_exit(document)
 
 
 @app.command("apply")

@@ -105,6 +105,12 @@ def test_virtual_functions_that_are_off_are_told_with_the_command(
     assert told in found.remedy
 
 
+def test_functions_are_not_to_be_turned_on_while_mig_is_pending(good: Host) -> None:
+    spoil(good, f"{CARD}/sriov_totalvfs = 16\n{CARD}/sriov_numvfs = 0")
+    found = one(seen(good, {GPU: switched("mig", False, True)}), "sriov.enabled", GPU)
+    assert (found.status, "reboot the host" in found.remedy, "echo" in found.remedy) == (Status.WARN, True, False)
+
+
 def switched(name: str, now: bool, after: bool) -> DriverFacts:
     mode = Mode(now, after)
     return DriverFacts(mig=mode) if name == "mig" else DriverFacts(ecc=mode)

@@ -157,6 +157,13 @@ def test_plain_functions_change_their_number_by_way_of_none(memory: Path) -> Non
     assert [each.name for each in card(host, FLEX).types] == ["VF-1of31"]
 
 
+def test_more_functions_than_a_card_has_are_refused_before_any_goes(memory: Path) -> None:
+    host = flex(memory, 4)
+    with pytest.raises(VmctlError, match="has 31 virtual functions at most, not 99"):
+        gpus.change(host, CardChange(FLEX, Knob.VFS, 99))
+    assert enabled(host, FLEX) == "4"
+
+
 def test_too_little_address_space_is_said_as_the_kernel_says_it(memory: Path) -> None:
     host = flex(memory, 0)
     faults.plant(host.root, [{"match": "sriov_numvfs", "error": "ENOMEM"}])

@@ -11,6 +11,12 @@ Cell = tuple[int, int]
 Slot = tuple[int, int]
 """A half-open range inside a cell: finer than [0, 1) only where several vGPUs share one GPU instance."""
 
+
+def span(place: Cell | Slot | None) -> str:
+    """A place in words: half-open, as everywhere."""
+    return "no place of its own" if place is None else f"[{place[0]}, {place[1]})"
+
+
 ADDRESS = r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
 """A PCI address as sysfs writes it; domains may have five digits (VMD)."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -9,7 +10,8 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -19,6 +21,7 @@ from tests.vmctl.build import (
     Json,
     a40,
     card,
+    document,
     machine,
     name_uuid,
     observed,
@@ -28,14 +31,19 @@ from tests.vmctl.build import (
     state,
     vgpu,
 )
+from vmctl import cli
 from vmctl.answers.report import Outcome, planned
 from vmctl.card import GPU, Framework, Mode, Regime, Unknown, VFs, VGPUType
 from vmctl.commands import changing, run_command
-from vmctl.expire import CUT_OFF
+from vmctl.host import Host
 from vmctl.observation import ACCEPTANCE, Disk, Observation, acceptance_machine
 from vmctl.plan.card_steps import ChangeCard, RefuseCard, WaitForBoot
-from vmctl.plan.reconcile import plan
+from vmctl.plan.reconcile import CUT_OFF, plan
 from vmctl.plan.steps import ForceStop, Provide, Purge, Refuse, Start
+from vmctl.site import Site
+
+if TYPE_CHECKING:
+    import typer
 
 SECOND = "0000:af:00.0"
 CELLS = ((0, 1), (1, 2), (2, 3), (3, 4))
@@ -43,7 +51,8 @@ T4_4Q = VGPUType("T4-4Q", "232", "Q", 4096, "4G", Regime.EQUAL, 4, CELLS, CELLS)
 
 
 def t4(**other: Any) -> GPU:
-    return replace(card(), **{"driver": "nvidia", "handles": 16, "types": (T4_4Q,)} | other)
+    usual: Json = {"driver": "nvidia", "handles": 16, "types": (T4_4Q,)}
+    return replace(card(), **usual | other)
 
 
 def card_refusals(wanted: Json, *gpus: GPU, **other: Any) -> list[str]:
@@ -124,9 +133,9 @@ def test_the_second_of_two_shares_in_one_place_is_refused_and_never_the_one_that
     (refusal,) = [step for step in steps if isinstance(step, Refuse)]
     assert "ada-b-" in refusal.error.what
     assert refusal.wish.hostname == "ada-a"
-    (refusal,) = plan(wanted, observed(running("a"), gpus=(t4(),)), NOW).steps
-    assert isinstance(refusal, Refuse)
-    assert refusal.wish.hostname == "ada-b"
+    (later,) = plan(wanted, observed(running("a"), gpus=(t4(),)), NOW).steps
+    assert isinstance(later, Refuse)
+    assert later.wish.hostname == "ada-b"
     over = machine("b", vgpus=[vgpu("b", **here)], order="stop")
     steps = plan(state(over, machine("a", vgpus=[vgpu("a", **here)])), observed(gpus=(t4(),)), NOW).steps
     assert isinstance(steps[-1], Start)
@@ -166,6 +175,18 @@ def test_the_outcome_says_where_a_share_was_really_made() -> None:
     assert isinstance(provide, Provide)
     done = Outcome(replace(provide, made=share("a", gpu=SECOND)), done=True)
     assert f"make a T4-4Q on {SECOND} for" in str(done.to_json()["subject"])
+
+
+@pytest.mark.parametrize(("error", "status"), [(None, 0), ({"code": "failed"}, 1)])
+def test_a_plan_with_a_step_that_cannot_be_ends_with_1(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: Json | None, status: int
+) -> None:
+    file = tmp_path / "desired.json"
+    file.write_text(json.dumps(document()))
+    monkeypatch.setattr("vmctl.apply.plan", lambda *_: {"steps": [{"error": error}]})
+    site = Site(Host(name="h"), "test:///default", tmp_path, tmp_path, tmp_path, "tessera")
+    context = cast("typer.Context", SimpleNamespace(obj=site))
+    assert cli.plan_command(context, file, as_json=True) == status
 
 
 def cut_off() -> Observation:

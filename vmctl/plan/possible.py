@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from vmctl.card import GPU, CardSettings, Cell, Framework, Regime, Slot, Unknown
+from vmctl.card import GPU, CardSettings, Cell, Framework, Regime, Slot, Unknown, span
 from vmctl.errors import Code, VmctlError
 from vmctl.model import DesiredMachine, Order, WantedVGPU
 
@@ -135,14 +135,8 @@ def _plain(model: str) -> str:
 
 
 def _no_place(wanted: WantedVGPU, what: str, asked: Cell | None, legal: Sequence[Cell | Slot]) -> VmctlError:
-    at = "none" if asked is None else span(asked)
-    said = f"{wanted.type} on GPU {wanted.gpu} has no {what} {at}; legal are {', '.join(map(span, legal))}."
+    said = f"{wanted.type} on GPU {wanted.gpu} has no {what} {span(asked)}; legal are {', '.join(map(span, legal))}."
     return VmctlError(Code.FAILED, said, LOOK)
-
-
-def span(cell: Cell | Slot) -> str:
-    """A place in words: half-open, as everywhere."""
-    return f"[{cell[0]}, {cell[1]})"
 
 
 def _listed(names: Sequence[str]) -> str:

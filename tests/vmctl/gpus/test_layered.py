@@ -78,7 +78,7 @@ def test_a_cell_decides_where_the_instance_lies_and_alternatives_are_tried(a100:
 def test_somebody_elses_instance_is_named_and_takes_its_cells(a100: SimulatedHost) -> None:
     smi(a100, "mig", "-i", A100, "-cgi", "9:4", "-C")
     assert free(a100, A100)["A100D-1-10C"] == 4
-    with pytest.raises(VmctlError, match=r"3g\.40gb at \(4, 8\).*not made by vmctl") as refusal:
+    with pytest.raises(VmctlError, match=r"3g\.40gb at \[4, 8\).*not made by vmctl") as refusal:
         gpus.provide(a100, wish(A100, "A100D-7-80C", 0, 8))
     assert refusal.value.code == Code.NO_CAPACITY
     assert list(Ledger(a100.state_dir)) == []
@@ -99,7 +99,7 @@ def test_a_vgpu_comes_into_its_own_instance_although_the_driver_prefers_another(
 def test_a_vgpu_that_never_lands_right_leaves_nothing(h100: SimulatedHost, monkeypatch: pytest.MonkeyPatch) -> None:
     smi(h100, "mig", "-i", H100, "-cgi", "9:0", "-C")
     monkeypatch.setattr("vmctl.gpus.mig.instance_of", lambda *_: 1)
-    with pytest.raises(VmctlError, match=r"put H100-3-40C .* into GPU instance 1 \(3g\.40gb at \(0, 4\)\)") as refusal:
+    with pytest.raises(VmctlError, match=r"put H100-3-40C .* into GPU instance 1 \(3g\.40gb at \[0, 4\)\)") as refusal:
         gpus.provide(h100, wish(H100, "H100-3-40C", 4, 4))
     assert refusal.value.code == Code.NO_CAPACITY
     own = State.read(h100.root).cards[H100]

@@ -243,7 +243,7 @@ def test_nothing_is_made_on_a_card_that_is_not_in_mig_mode_for_good(ground: Grou
 
 
 def test_a_place_that_the_driver_does_not_list_is_refused_before_anything_is_asked(ground: Ground) -> None:
-    with pytest.raises(VmctlError, match=r"cannot lie at \(2, 6\)"):
+    with pytest.raises(VmctlError, match=r"cannot lie at \[2, 6\)"):
         ground.make(2)
     assert ground.smi.asked == []
 
@@ -255,7 +255,7 @@ def test_a_vgpu_in_another_instance_than_planned_is_found_out(ground: Ground) ->
     assert mig.elsewhere(ground.host, ground.card, FUNCTION, wish) is None  # shows nothing yet
     shown.write_text("2\n")
     assert mig.elsewhere(ground.host, ground.card, FUNCTION, wish) is None
-    for number, said in (("1", "into GPU instance 1 (3g.40gb at (0, 4))"), ("7", "7, which is not listed")):
+    for number, said in (("1", "into GPU instance 1 (3g.40gb at [0, 4))"), ("7", "7, which is not listed")):
         shown.write_text(number)
         wrong = mig.elsewhere(ground.host, ground.card, FUNCTION, wish)
         assert wrong is not None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from vmctl.card import Cell, Regime
+from vmctl.card import Cell, Regime, span
 from vmctl.errors import Code, VmctlError
 from vmctl.gpus import mdev_bus, vf_type
 from vmctl.gpus.cards import Card
@@ -147,7 +147,7 @@ def elsewhere(host: Host, card: Card, device: str, wanted: WantedVGPU) -> VmctlE
     where = f"GPU instance {number}, which is not listed" if landed is None else _named(landed)
     return VmctlError(
         Code.NO_CAPACITY,
-        f"The driver put {wanted.type} on GPU {wanted.gpu} into {where}, not at {wanted.cell}.",
+        f"The driver put {wanted.type} on GPU {wanted.gpu} into {where}, not at {span(wanted.cell)}.",
         "Destroy GPU instances of that profile that nobody needs (nvidia-smi mig -dgi).",
         retry=True,
     )
@@ -200,8 +200,8 @@ def _profile(wanted: WantedVGPU, told: DriverFacts) -> Profile:
         what = f"The driver does not tell which GPU instance {wanted.type} on GPU {wanted.gpu} needs."
         raise VmctlError(Code.COULD_NOT_TELL, what, "Run nvidia-smi mig -lgip on the host.", retry=True)
     if wanted.cell not in cells(profile):
-        legal = ", ".join(map(str, cells(profile)))
-        what = f"{profile.name} on GPU {wanted.gpu} cannot lie at {wanted.cell}; the driver allows {legal}."
+        legal = ", ".join(map(span, cells(profile)))
+        what = f"{profile.name} on GPU {wanted.gpu} cannot lie at {span(wanted.cell)}; the driver allows {legal}."
         raise VmctlError(Code.FAILED, what, "Plan it at one of these places.")
     return profile
 
@@ -229,7 +229,7 @@ def _in_the_way(ground: Ground, wanted: WantedVGPU, profile: Profile) -> list[In
     if staying:
         raise VmctlError(
             Code.NO_CAPACITY,
-            f"GPU {wanted.gpu} has no room for {profile.name} at {wanted.cell}: {'; '.join(staying)}.",
+            f"GPU {wanted.gpu} has no room for {profile.name} at {span(wanted.cell)}: {'; '.join(staying)}.",
             "Take away what lies there, if nobody needs it (nvidia-smi mig -dci, -dgi).",
             retry=True,
         )
@@ -248,7 +248,7 @@ def _create(ground: Ground, wanted: WantedVGPU, profile: Profile) -> VmctlError 
         return None
     for instance in found:
         _destroy(ground, instance)
-    return _refusal(answer, f"GPU {wanted.gpu} makes no GPU instance {profile.name} at {wanted.cell}")
+    return _refusal(answer, f"GPU {wanted.gpu} makes no GPU instance {profile.name} at {span(wanted.cell)}")
 
 
 def _destroy(ground: Ground, instance: Instance) -> None:
@@ -266,7 +266,7 @@ def _is(instance: Instance, place: Cell | None, profile: Profile) -> bool:
 
 
 def _named(instance: Instance) -> str:
-    return f"GPU instance {instance.id} ({instance.profile} at {cell(instance)})"
+    return f"GPU instance {instance.id} ({instance.profile} at {span(cell(instance))})"
 
 
 def _smi(host: Host, card: Card, words: Sequence[str], *, changes: bool) -> Answer:

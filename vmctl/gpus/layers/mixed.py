@@ -10,7 +10,7 @@ import errno
 from collections.abc import Sequence
 from pathlib import Path
 
-from vmctl.card import Cell, ProvidedVGPU, Regime, Unknown, VGPUType
+from vmctl.card import Cell, ProvidedVGPU, Regime, Unknown, VGPUType, span
 from vmctl.errors import Code, VmctlError
 from vmctl.gpus.driver.answers import DriverFacts
 from vmctl.gpus.layers.cells import apart, least, overlap
@@ -73,8 +73,8 @@ def refuse_taken(wanted: WantedVGPU, held: Sequence[ProvidedVGPU], told: DriverF
     """Raise when a wanted share cannot have its place. The driver would take the demand, and refuse the machine."""
     cells, cell = _cells(told, wanted.type), wanted.cell
     if cell is None or cell not in cells:
-        legal = ", ".join(map(str, cells)) or "none that the driver tells"
-        what = f"{wanted.type} on GPU {wanted.gpu} cannot lie at {cell}; legal places are {legal}."
+        legal = ", ".join(map(span, cells)) or "none that the driver tells"
+        what = f"{wanted.type} on GPU {wanted.gpu} cannot lie at {span(cell)}; legal places are {legal}."
         raise VmctlError(Code.FAILED, what, "Plan it at one of these places.")
     others = [share for share in held if share.uuid != wanted.uuid or share.uuid is None]
     taken = [share.device for share in others if share.cell is None or overlap(share.cell, cell)]
@@ -83,7 +83,7 @@ def refuse_taken(wanted: WantedVGPU, held: Sequence[ProvidedVGPU], told: DriverF
     if taken:
         raise VmctlError(
             Code.NO_CAPACITY,
-            f"GPU {wanted.gpu} has no room for {wanted.type} at {cell}: {', '.join(taken)} is there, or may be.",
+            f"GPU {wanted.gpu} has no room for {wanted.type} at {span(cell)}: {', '.join(taken)} is there, or may be.",
             "Free that place, or use another one.",
             retry=True,
         )

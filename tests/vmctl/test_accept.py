@@ -259,9 +259,10 @@ def test_a_guest_that_was_left_behind_is_seen_for_what_it_is_and_ended_by_expire
     with monkeypatch.context() as patched:
         patched.setattr(accepting.Bench, "clear", lambda self: None)
         accept(site)
-    seen = applying.plan(site, desired.parse(json.dumps(document(generation=2))), NOW)
+    seen: Any = applying.plan(site, desired.parse(json.dumps(document(generation=2))), NOW)
     assert [machine["machine"] for machine in seen["machines"]] == [acceptance_machine(HOST, L40S)]
     assert (seen["foreign"], [step["kind"] for step in seen["steps"]]) == ([], ["force_stop", "release", "purge"])
-    assert [(step["kind"], step["done"]) for step in expire(site, NOW)["steps"]] == [("force_stop", True)]
-    report = applying.apply(site, desired.parse(json.dumps(document(generation=2))), NOW)
+    ended: Any = expire(site, NOW)
+    assert [(step["kind"], step["done"]) for step in ended["steps"]] == [("force_stop", True)]
+    report: Json = applying.apply(site, desired.parse(json.dumps(document(generation=2))), NOW)
     assert (report["machines"], report["vgpus"], report["disks"]) == ([], [], [])

@@ -15,8 +15,8 @@ from vmctl import apply as applying
 from vmctl import gpus
 from vmctl.card import Framework, Mode, ProvidedVGPU, Regime
 from vmctl.plan import desired
-from vmctl.plan.reconcile import plan
 from vmctl.plan.card_steps import WaitForDrain
+from vmctl.plan.reconcile import plan
 from vmctl.simulate.state import State
 from vmctl.site import Site
 

@@ -35,7 +35,7 @@ from vmctl.card import (
 )
 from vmctl.errors import Code
 from vmctl.observation import ForeignDomain, MachineState, Observation
-from vmctl.plan.card_steps import ChangeCard, RefuseCard, WaitForBoot, WaitForDrain
+from vmctl.plan.card_steps import ChangeCard, WaitForBoot, WaitForDrain
 from vmctl.plan.reconcile import plan
 from vmctl.plan.steps import Provide, Refuse, Release, Start
 

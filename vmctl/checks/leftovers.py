@@ -26,6 +26,11 @@ def vgpus(look: Look) -> Verdict:
         return unknown("Let vmctl read the lists of shares.", *hidden)
     shares = [share for gpu in look.gpus for share in gpu.holders if not is_instance(share)]
     alone = [share for share in shares if not _is_named(look, share)]
+    if not alone and (left := [share for share in shares if _by_acceptance(look, share)]):
+        evidence = [
+            Evidence(share.device, f"{share.type} on {share.gpu}, the guest of an acceptance") for share in left
+        ]
+        return warned("If no vmctl accept runs, it was cut off: the next vmctl apply or accept ends it.", *evidence)
     if not alone:
         return passed(("shares", f"{len(shares)}, each with its machine"))
     users = processes.everyone(look.host)
@@ -70,6 +75,11 @@ def _unread(look: Look, *evidence: Evidence) -> Verdict:
 def _is_named(look: Look, share: ProvidedVGPU) -> bool:
     claims = look.libvirt.claims
     return share.device in claims or share.uuid in claims or (share.handle is not None and share.parent in claims)
+
+
+def _by_acceptance(look: Look, share: ProvidedVGPU) -> bool:
+    names = (look.libvirt.claims.get(claim) for claim in (share.device, share.uuid or "", share.parent))
+    return any(name in look.libvirt.by_acceptance for name in names)
 
 
 def _removal(look: Look, share: ProvidedVGPU) -> str:

@@ -14,6 +14,7 @@ from typing import cast
 from xml.etree.ElementTree import ParseError
 
 from vmctl import gpus, kvm
+from vmctl import mark as marks
 from vmctl.card import GPU, Unknown
 from vmctl.checks.together import together
 from vmctl.errors import Code, VmctlError
@@ -80,6 +81,7 @@ class Libvirt:
     version: tuple[int, int, int]
     claims: Mapping[str, str] = field(default_factory=dict)  # device -> the domain's name
     unread: tuple[str, ...] = ()  # domains whose XML makes no sense
+    by_acceptance: tuple[str, ...] = ()  # guests of an acceptance, that runs or was cut off
 
 
 @dataclass(frozen=True)
@@ -206,15 +208,17 @@ def _accelerator(host: Host) -> Accelerator:
 def _libvirt(site: Site) -> Libvirt:
     site.host.ensure_live()
     claims: dict[str, str] = {}
-    unread = []
+    unread, by_acceptance = [], []
     with connect(site.libvirt_uri) as hypervisor:
         version = hypervisor.version()
         for found in hypervisor.domains():
             try:
                 claims |= dict.fromkeys(domain.read_claims(found.xml), found.name)
+                mark = marks.read(found.xml)
+                by_acceptance += [found.name] if mark is not None and mark.by_acceptance else []
             except (ValueError, ParseError):
                 unread.append(found.name)
-    return Libvirt(version, claims, tuple(unread))
+    return Libvirt(version, claims, tuple(unread), tuple(by_acceptance))
 
 
 def _free(site: Site) -> tuple[str, int]:

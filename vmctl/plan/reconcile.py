@@ -206,8 +206,11 @@ def _startable(desired: DesiredState, observed: Observation) -> Iterator[Desired
 def _starts(desired: DesiredState, observed: Observation, cards: Cards, now: datetime) -> Iterator[Step]:
     clashes = possible.clashes(desired.machines, (each.machine for each in observed.machines))
     for wish in _startable(desired, observed):
-        impossible = (possible.too_large(wish), clashes.get(wish.machine))
-        refusals = (_refusal(wish, observed, now), *impossible, *(cards.refusal(vgpu) for vgpu in wish.vgpus))
+        refusals = (
+            _refusal(wish, observed, now),
+            clashes.get(wish.machine),
+            *(cards.refusal(vgpu) for vgpu in wish.vgpus),
+        )
         refusal = next((each for each in refusals if each is not None), None)
         if refusal is not None:
             yield Refuse(wish, refusal)
@@ -231,7 +234,7 @@ def _refusal(wish: DesiredMachine, observed: Observation, now: datetime) -> Vmct
                 "Rename or remove that domain; vmctl does not touch it.",
                 retry=True,
             )
-    return None
+    return possible.too_large(wish)
 
 
 def mark(desired: DesiredState, wish: DesiredMachine) -> Mark:

@@ -42,6 +42,12 @@ def test_shares_that_no_domain_names_are_told_with_their_command(good: Host) -> 
     assert leftover(good, "leftovers.vgpus", ODD).status is Status.UNKNOWN
 
 
+def test_the_share_of_an_acceptance_that_was_cut_off_is_told(good: Host) -> None:
+    mdev(good)
+    found = leftover(good, "leftovers.vgpus", Libvirt((10, 3, 0), {UUID: "accept-1"}, by_acceptance=("accept-1",)))
+    assert (found.status, "vmctl apply" in found.remedy) == (Status.WARN, True)
+
+
 @pytest.mark.field("B10")
 def test_a_share_that_a_process_has_open_is_told_with_its_process_and_no_command(good: Host) -> None:
     """The removal would sleep in the kernel until a QEMU outside libvirt has ended."""

@@ -53,7 +53,7 @@ except ValueError:
 TICK_SECONDS = env.number("TICK_SECONDS", 10, least=1, most=600)
 STOP_GRACE_SECONDS = env.number("STOP_GRACE_SECONDS", 60, least=1, most=3600)
 EXPIRE_ALLOWANCE_SECONDS = env.number("EXPIRE_ALLOWANCE_SECONDS", 900, least=60, most=86400)
-APPLY_TIMEOUT_SECONDS = env.number("APPLY_TIMEOUT_SECONDS", 90, least=5, most=600)
+APPLY_TIMEOUT_SECONDS = env.number("APPLY_TIMEOUT_SECONDS", 120, least=5, most=600)
 CONSOLE_TICKET_SECONDS = env.number("CONSOLE_TICKET_SECONDS", 30, least=5, most=300)
 GUEST_NETWORK = env.text("GUEST_NETWORK", "tessera")
 

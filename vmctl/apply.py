@@ -43,8 +43,16 @@ BUDGET_SECONDS = 30.0
 """For all steps together. One that would not be over by then is left to the next apply, and the caller is answered."""
 SPARE_SECONDS = 5.0
 """For what a step undoes when its time is over, and for the process itself."""
+UNCUT_SECONDS = 30.0
+"""So much longer than the budget a tool of the driver may take that has begun: it is not ended half-way."""
 LONGEST_SECONDS = (
-    state.LOCK_SECONDS + CONNECT_SECONDS + LATE_SECONDS + 2 * observe.LOOK_SECONDS + BUDGET_SECONDS + SPARE_SECONDS
+    state.LOCK_SECONDS
+    + CONNECT_SECONDS
+    + LATE_SECONDS
+    + 2 * observe.LOOK_SECONDS
+    + BUDGET_SECONDS
+    + UNCUT_SECONDS
+    + SPARE_SECONDS
 )
 """After so long an apply has answered; whoever calls it waits so long before he takes it for hung."""
 
@@ -130,7 +138,8 @@ class Worker:
             return self._failed(step, _later("what the portal said could not be remembered"))
         if step.machine in self.troubled:
             return Outcome(step, error=_later("an earlier step for this machine did not work"))
-        if time.monotonic() + usual_seconds(step) > self.deadline:
+        usual = usual_seconds(step)
+        if usual and time.monotonic() + usual > self.deadline:
             return self._failed(step, _later("it does not fit into what is left of this run"))
         if isinstance(step, WaitForDrain | WaitForBoot):
             return Outcome(step)

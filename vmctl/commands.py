@@ -69,7 +69,8 @@ def changing() -> Iterator[None]:
     """Commands in here change the machine, and keep the locks held now until they have ended.
 
     They live on when their caller is killed; who comes next would find the machine half changed. A caller that goes on
-    gives its locks back by itself, so a command that is asleep in the kernel keeps nobody out then.
+    gives its locks back by itself. A single write into the kernel is none of them: it may sleep until a machine has
+    ended, and whoever is to end that machine needs the lock.
     """
     before = _kept.set(tuple(_held))
     try:

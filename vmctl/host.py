@@ -176,8 +176,7 @@ class Host:
     def _store(self, path: Path, value: str) -> None:
         command = [sys.executable, "-I", "-S", "-c", WRITER, str(path), value]
         try:
-            with changing():
-                status = self.commands(command, limit=self.left(self.write_limit)).status
+            status = self.commands(command, limit=self.left(self.write_limit)).status
         except TooSlow as error:
             raise VmctlError(
                 Code.BUSY,
@@ -206,8 +205,9 @@ class Host:
         """Run a tool of the GPU driver and journal it with what it said and what `reading` shows afterwards.
 
         Of one that only answered well no more than the length is kept: it is asked every few seconds. One that
-        `changes` something is noted before, too, and not run when the journal cannot be written; VmctlError then, and
-        when it is missing or too slow.
+        `changes` something is noted before, too, and not run when the journal cannot be written; it has its whole
+        limit, whatever the deadline: cut off half-way it would leave a card without its driver. Raises VmctlError then,
+        and when it is missing or too slow.
         """
         words = list(command)
         if changes:
@@ -215,7 +215,7 @@ class Host:
         told: dict[str, object] = {"ran": words}
         try:
             with changing() if changes else nullcontext():
-                answer = self.run(words, limit=self.left(limit))
+                answer = (replace(self, deadline=None) if changes else self).run(words, limit=limit)
             told["outcome"] = answer.status
             if changes or answer.status:
                 told |= {"said": answer.output[:SAID], "errors": answer.errors[:SAID]}

@@ -140,9 +140,16 @@ def _log_steps(turn: Turn, steps: Iterable[Step], now: datetime) -> None:
             error=dict(step.error) if step.error else None,
         )
         for step in steps
-        if step.kind != WAITS
+        if step.kind != WAITS and not _was_said(turn, step)
     )
     StepLog.objects.filter(host=turn.host, at__lt=now - STEPS_KEPT).delete()
+
+
+def _was_said(turn: Turn, step: Step) -> bool:
+    """Does the log end with the same failure of the same step? One that lasts is told once, not at every tick."""
+    same = StepLog.objects.filter(host=turn.host, kind=step.kind[:30], machine=step.machine, subject=step.subject)
+    last = same.order_by("-at").values_list("error", flat=True).first()
+    return bool(step.error) and last == dict(step.error or {})
 
 
 @transaction.atomic

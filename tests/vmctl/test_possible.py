@@ -70,7 +70,7 @@ def card_refusals(wanted: Json, *gpus: GPU, **other: Any) -> list[str]:
         ({"regime": "whole"}, "it has no IOMMU group"),
         ({"regime": "vf"}, "has no virtual functions that machines get"),
         ({"vfs": 4}, "has no virtual functions"),
-        ({"types": ["T4-4Q", "nope"]}, "The driver does not offer nope on GPU 0000:3b:00.0; it offers T4-4Q."),
+        ({"types": ["T4-9Q", "nope"]}, "The driver offers none of T4-9Q, nope on GPU 0000:3b:00.0; it offers T4-4Q."),
     ],
 )
 def test_a_setting_that_cannot_be_is_said(wanted: Json, said: str) -> None:

@@ -269,3 +269,13 @@ def test_early_stops_without_a_question_stay_few(situation: tuple[DesiredState, 
         and step.machine not in wanted.confirmed_stops
     }
     assert len(early) <= max(3, 0.1 * len(host.machines))
+
+
+def test_each_call_begins_with_another_start() -> None:
+    """One that hangs takes a whole run: behind it the others would wait for ever."""
+    wanted = [machine("a"), machine("b"), machine("c")]
+    firsts = set()
+    for generation in range(3):
+        found = plan(state(*wanted, generation=generation + 1), observed(), NOW)
+        firsts.add(next(step.machine for step in found.steps if isinstance(step, Start)))
+    assert firsts == {name_uuid(f"machine {name}") for name in "abc"}

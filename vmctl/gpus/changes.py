@@ -15,7 +15,7 @@ from vmctl.gpus.driver import lock, time_slices
 from vmctl.gpus.shares import Survey
 from vmctl.host import Answer, Host
 
-LIMIT = 60.0  # seconds for one call of nvidia-smi
+LIMIT = 40.0  # seconds for one call of nvidia-smi
 POLICIES = {Policy.BEST_EFFORT: "1", Policy.EQUAL_SHARE: "2", Policy.FIXED_SHARE: "3"}
 """As nvidia-smi numbers them (dossier 4.1)."""
 REBINDS = (Knob.VFS, Knob.MIG)

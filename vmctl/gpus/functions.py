@@ -17,7 +17,7 @@ from vmctl.gpus.driver import time_slices
 from vmctl.host import Host
 
 SRIOV_MANAGE = "/usr/lib/nvidia/sriov-manage"
-LIMIT = 60.0  # seconds for one call; it rebinds the card and waits for its functions
+LIMIT = 40.0  # seconds for one call; it rebinds the card and waits for its functions
 USUAL = 10.0  # seconds that a call takes; with less it is not begun, for it would be ended half-way
 TRIES = 5
 PAUSE = 1.0  # seconds between two tries

@@ -39,12 +39,11 @@ def unfit(settings: CardSettings, gpu: GPU) -> VmctlError | None:
 
 
 def not_offered(types: Sequence[str] | None, gpu: GPU) -> VmctlError | None:
-    """Which of the types that a card is set to offer its driver does not have."""
+    """That a card is set to offer types of which its driver has none. Some may be those of another regime."""
     names = offered(gpu)
-    strange = [name for name in types or () if name not in names] if names else []
-    if not strange:
+    if not types or not names or set(types) & set(names):
         return None
-    what = f"The driver does not offer {', '.join(strange)} on GPU {gpu.address}; it offers {_listed(names)}."
+    what = f"The driver offers none of {', '.join(types)} on GPU {gpu.address}; it offers {_listed(names)}."
     return VmctlError(Code.FAILED, what, "Choose among these.")
 
 

@@ -205,7 +205,7 @@ def _startable(desired: DesiredState, observed: Observation) -> Iterator[Desired
 
 def _starts(desired: DesiredState, observed: Observation, cards: Cards, now: datetime) -> Iterator[Step]:
     clashes = possible.clashes(desired.machines, (each.machine for each in observed.machines))
-    for wish in _startable(desired, observed):
+    for wish in _in_turn(list(_startable(desired, observed)), desired.generation):
         refusals = (
             _refusal(wish, observed, now),
             clashes.get(wish.machine),
@@ -219,6 +219,12 @@ def _starts(desired: DesiredState, observed: Observation, cards: Cards, now: dat
             yield Provide(wish, cards.places(vgpu))
         yield MakeDisk(wish)
         yield Start(wish)
+
+
+def _in_turn(wishes: list[DesiredMachine], generation: int) -> list[DesiredMachine]:
+    """Each call begins with another machine: a start that hangs takes a whole run, and must not take every one."""
+    first = generation % len(wishes) if wishes else 0
+    return wishes[first:] + wishes[:first]
 
 
 def _refusal(wish: DesiredMachine, observed: Observation, now: datetime) -> VmctlError | None:

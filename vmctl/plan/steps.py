@@ -11,7 +11,7 @@ from vmctl.plan.card_steps import ChangeCard, RefuseCard, WaitForBoot, WaitForDr
 
 REBIND_SECONDS = 15.0
 """To take a card from its driver and give it back, with its virtual functions (dossier 1.2)."""
-START_SECONDS = 3.0
+START_SECONDS = 8.0
 """libvirt's part of a start; the guest's is not waited for."""
 
 

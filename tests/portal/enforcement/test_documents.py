@@ -52,3 +52,14 @@ def test_a_change_that_waits_for_its_holders_is_shown_and_not_logged_each_time(s
     assert report is not None
     assert report["steps"] == host.always
     assert not StepLog.objects.exists()
+
+
+def test_a_failure_that_lasts_is_logged_once(stage: Stage) -> None:
+    """Ten seconds from tick to tick: a typo in a card's settings would fill the table."""
+    error = {"code": "failed", "what": "There is no GPU.", "remedy": "Look at vmctl gpus.", "retry": False}
+    step = {"kind": "card", "machine": None, "subject": "set 0000:99:00.0", "done": False, "error": error}
+    host = host_of(stage)
+    for what in ("There is no GPU.", "There is no GPU.", "It is held."):
+        host.always = [step | {"error": error | {"what": what}}]
+        stage.tick()
+    assert [log.error["what"] for log in StepLog.objects.order_by("pk")] == ["There is no GPU.", "It is held."]

@@ -18,7 +18,6 @@ from django.urls import reverse
 
 from portal import nudge
 from portal.bookings import actions as bookings
-from portal.bookings.errors import Busy
 from portal.bookings.models import Reservation
 from portal.bookings.plan import EVERYTHING
 from portal.bookings.states import Status
@@ -171,20 +170,10 @@ def _where_they_are(leases: Sequence[Lease], report: Report, now: datetime) -> l
     places = {}
     for tile, place in elsewhere.moved(leases, report.vgpus):
         where: dict[str, Any] = {"cell": place.cell or EVERYTHING, "slot": place.slot, "handle": place.handle}
-        if _follows(tile.uuid, place.gpu, where, now):
+        if bookings.relocate(tile.uuid, gpu=place.gpu, **where, now=now):
             places[tile.uuid] = place
+        locks.limit_transaction()  # not what is left of that write's own deadline
     return [replace(lease, tiles=tuple(places.get(tile.uuid, tile) for tile in lease.tiles)) for lease in leases]
-
-
-def _follows(placement: UUID, gpu: UUID, where: dict[str, Any], now: datetime) -> bool:
-    """Move one tile to where its share is. Others who book at this moment come first: the next pass tries again."""
-    try:
-        with transaction.atomic():
-            return bookings.relocate(placement, gpu=gpu, **where, now=now)
-    except Busy:
-        return False
-    finally:
-        locks.limit_transaction()  # not what is left of the booking's own deadline
 
 
 def _record_lease(seen: Verdict, now: datetime) -> bool:

@@ -114,4 +114,4 @@ def test_a_wrong_word_is_answered_with_a_sentence(services: str, name: str, sent
 
 
 def test_the_environment_of_the_caller_comes_along(name: str) -> None:
-    assert around("redis", name, f"test $HOME = {os.environ['HOME']}").returncode == 0
+    assert around("redis", name, f'test "$HOME" = {shlex.quote(os.environ["HOME"])}').returncode == 0

@@ -63,7 +63,7 @@ class Mdevs:
             self._device(uuid)
 
     def stale(self) -> None:
-        """Take away devices that are no more: first off the bus, then their folders and groups."""
+        """Take away devices that are no more: first off the bus, then their groups and folders."""
         for parent in [*self.card.functions, self.card.address] if self.changed is None else [self.changed]:
             folder = f"{self.base}/{parent}"
             if parent not in self.parents:
@@ -72,10 +72,10 @@ class Mdevs:
                 if is_uuid(name) and (name not in self.own.vgpus or self.own.vgpus[name].function != parent):
                     group = self.tree.target(f"{folder}/{name}/iommu_group")
                     self.tree.gone(f"{BUS}/{name}")
-                    self.tree.gone(f"{folder}/{name}")
                     if group is not None:
                         self.tree.gone(f"{GROUPS}/{group}")
                         self.tree.gone(f"dev/vfio/{group}")
+                    self.tree.gone(f"{folder}/{name}")  # last: it tells the group to whoever has to go on here
 
     def _device(self, uuid: str) -> None:
         vgpu = self.own.vgpus[uuid]

@@ -59,7 +59,7 @@ def test_a_failure_that_lasts_is_logged_once(stage: Stage) -> None:
     error = {"code": "failed", "what": "There is no GPU.", "remedy": "Look at vmctl gpus.", "retry": False}
     step = {"kind": "card", "machine": None, "subject": "set 0000:99:00.0", "done": False, "error": error}
     host = host_of(stage)
-    for what in ("There is no GPU.", "There is no GPU.", "It is held."):
+    for hour, what in enumerate(("There is no GPU.", "There is no GPU.", "It is held.")):
         host.always = [step | {"error": error | {"what": what}}]
-        stage.tick()
-    assert [log.error["what"] for log in StepLog.objects.order_by("pk")] == ["There is no GPU.", "It is held."]
+        stage.at(hour).tick()
+    assert [(log.error or {})["what"] for log in StepLog.objects.order_by("pk")] == ["There is no GPU.", "It is held."]

@@ -48,6 +48,7 @@ def test_cards_and_types_stand_whole(
         shown(capsys, tables.show_types, catalogue.types_json("sim", NOW, True, there, [GAP])),
     ):
         refuse_wide_lines(printed, columns)
+        assert printed.startswith("sim: simulated GPUs, ")
         words = set(re.split(r"[\s,]+", printed))
         for gpu in there:
             names = {gpu.address, *(kind.name.split()[-1] for kind in gpu.types)}
@@ -79,6 +80,7 @@ def test_what_the_doctor_asks_for_stands_whole_and_the_rest_is_a_list_of_names(
 def test_nothing_that_a_host_says_steers_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     finding = {"id": "x", "subject": "host", "status": "fail", "remedy": "[bold]a\x1b[2J\rb\x07"}
     findings = [finding | {"evidence": [{"source": "/proc/\x1b]0;me\x07", "said": "y\nz"}]}]
-    printed = shown(capsys, tables.show_findings, {"host": "h", "checked_at": "now", "findings": findings})
+    document = {"host": "h", "checked_at": "now", "simulated": False, "findings": findings}
+    printed = shown(capsys, tables.show_findings, document)
     assert re.search(r"[\x00-\x09\x0b-\x1f\x7f]", printed) is None
     assert "[bold]a" in printed

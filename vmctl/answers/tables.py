@@ -15,8 +15,7 @@ Json = dict[str, Any]
 def show_report(document: Json) -> None:
     """What is on a host, and what was done."""
     console = Console()
-    kind = "simulated GPUs, " if document["simulated"] else ""
-    paragraph(console, f"{document['host']} at {document['observed_at']}: {kind}{document['accelerator']['reason']}")
+    paragraph(console, f"{_heading(document)}; {document['accelerator']['reason']}")
     table(console, "Machines", ("name", "state", "end", "address", "console"), document["machines"])
     table(console, "Cards", CARD, [_card(gpu) for gpu in document["gpus"]])
     table(console, "vGPUs", ("gpu", *HOLDER), [_held(vgpu) for vgpu in document["vgpus"]])
@@ -29,9 +28,16 @@ def show_report(document: Json) -> None:
         paragraph(console, f"Not stopped before an operator confirms it (too many ahead of their end): {machines}")
 
 
+def _heading(document: Json) -> str:
+    """Which host, when, and whether its GPUs are real."""
+    kind = "simulated GPUs, " if document["simulated"] else ""
+    return f"{document['host']}: {kind}{document.get('observed_at') or document.get('checked_at')}"
+
+
 def show_gpus(document: Json) -> None:
     """The GPUs of a host, who has what of them, and what they can be cut into."""
     console = Console()
+    paragraph(console, _heading(document))
     for gpu in document["gpus"]:
         driver = gpu["driver"] or "none"
         paragraph(console, f"{gpu['address']}  {gpu['model']}  ({gpu['framework']}, driver {driver})")
@@ -144,6 +150,7 @@ def _outcome(step: Json) -> str:
 def show_types(document: Json) -> None:
     """The vGPU types of a host, and how many more of each every GPU takes."""
     console = Console()
+    paragraph(console, _heading(document))
     offers: dict[str, list[Json]] = {}
     for kind in document["types"]:
         for offer in kind["gpus"]:
@@ -200,7 +207,7 @@ def show_findings(document: Json) -> None:
     """What the doctor found, worst first: what asks for something in full, of the rest only the names."""
     console = Console()
     findings = document["findings"]
-    paragraph(console, f"{document['host']} at {document['checked_at']}")
+    paragraph(console, _heading(document))
     for status in ("fail", "unknown", "warn"):
         for (name, remedy), alike in _by(findings, status, "id", "remedy").items():
             paragraph(console, f"{status}  {name}  {', '.join(finding['subject'] for finding in alike)}")

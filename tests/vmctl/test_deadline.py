@@ -55,8 +55,12 @@ def test_a_step_that_would_not_be_over_in_time_is_left_and_shorter_ones_are_done
     plain = machine("p")
     reboot(site.host.root)
     short = apply(site, whole, plain, cards=cards, budget=REBIND_SECONDS - 1)
-    later = [("card", "later"), ("provide", "later"), ("disk", "later"), ("start", "later")]
-    assert short == [*later, ("disk", "done"), ("start", "done")]
+    assert sorted(short) == sorted(
+        [
+            *(("card", "later"), ("provide", "later"), ("disk", "later"), ("start", "later")),
+            *(("disk", "done"), ("start", "done")),
+        ]
+    )
     assert {said for _, said in apply(site, whole, plain, cards=cards, budget=600)} == {"done"}
 
 
@@ -64,7 +68,7 @@ def test_a_command_ends_when_the_time_of_all_is_over(tmp_path: Path) -> None:
     host = Host("here", root=tmp_path, state_dir=tmp_path).by(time.monotonic() + 0.1)
     began = time.monotonic()
     with pytest.raises(TooSlow):
-        host.driver_tool(["sleep", "30"], limit=60, changes=True)
+        host.driver_tool(["sleep", "30"], limit=60, changes=False)
     with pytest.raises(TooSlow):
         host.run(["sleep", "30"], limit=60)
     assert time.monotonic() - began < 2 * LEAST_SECONDS + 3

@@ -16,16 +16,33 @@ START_SECONDS = 8.0
 
 
 @dataclass(frozen=True)
-class Remark:
-    """Tell a running machine's mark what changed: its end, when its share is promised, that it was asked to stop."""
+class OfObserved:
+    """A step for a machine that is there."""
 
-    kind: ClassVar[str] = "remark"
     observed: ObservedMachine
-    mark: Mark
 
     @property
     def machine(self) -> str:
         return self.observed.machine
+
+
+@dataclass(frozen=True)
+class OfWish:
+    """A step for a machine that should be there."""
+
+    wish: DesiredMachine
+
+    @property
+    def machine(self) -> str:
+        return self.wish.machine
+
+
+@dataclass(frozen=True)
+class Remark(OfObserved):
+    """Tell a running machine's mark what changed: its end, when its share is promised, that it was asked to stop."""
+
+    kind: ClassVar[str] = "remark"
+    mark: Mark
 
     @property
     def subject(self) -> str:
@@ -33,16 +50,11 @@ class Remark:
 
 
 @dataclass(frozen=True)
-class AskStop:
+class AskStop(OfObserved):
     """Ask a machine to shut down (ACPI).  Asked again at each apply: the first may be lost while it boots."""
 
     kind: ClassVar[str] = "ask_stop"
-    observed: ObservedMachine
     reason: str
-
-    @property
-    def machine(self) -> str:
-        return self.observed.machine
 
     @property
     def subject(self) -> str:
@@ -50,16 +62,11 @@ class AskStop:
 
 
 @dataclass(frozen=True)
-class ForceStop:
+class ForceStop(OfObserved):
     """Take a machine's power away."""
 
     kind: ClassVar[str] = "force_stop"
-    observed: ObservedMachine
     reason: str
-
-    @property
-    def machine(self) -> str:
-        return self.observed.machine
 
     @property
     def subject(self) -> str:
@@ -104,17 +111,12 @@ class Purge:
 
 
 @dataclass(frozen=True)
-class Provide:
+class Provide(OfWish):
     """Make a vGPU for a machine that is about to start."""
 
     kind: ClassVar[str] = "provide"
-    wish: DesiredMachine
     vgpu: WantedVGPU
     made: ProvidedVGPU | None = None  # where it was really made, once it was
-
-    @property
-    def machine(self) -> str:
-        return self.wish.machine
 
     @property
     def subject(self) -> str:
@@ -125,15 +127,10 @@ class Provide:
 
 
 @dataclass(frozen=True)
-class MakeDisk:
+class MakeDisk(OfWish):
     """Give a machine its disk."""
 
     kind: ClassVar[str] = "disk"
-    wish: DesiredMachine
-
-    @property
-    def machine(self) -> str:
-        return self.wish.machine
 
     @property
     def subject(self) -> str:
@@ -141,15 +138,10 @@ class MakeDisk:
 
 
 @dataclass(frozen=True)
-class Start:
+class Start(OfWish):
     """Start a machine with everything it was promised, or not at all."""
 
     kind: ClassVar[str] = "start"
-    wish: DesiredMachine
-
-    @property
-    def machine(self) -> str:
-        return self.wish.machine
 
     @property
     def subject(self) -> str:
@@ -157,16 +149,11 @@ class Start:
 
 
 @dataclass(frozen=True)
-class Refuse:
+class Refuse(OfWish):
     """A start that cannot be; the error says why."""
 
     kind: ClassVar[str] = "start"
-    wish: DesiredMachine
     error: VmctlError
-
-    @property
-    def machine(self) -> str:
-        return self.wish.machine
 
     @property
     def subject(self) -> str:

@@ -147,9 +147,10 @@ def _log_steps(turn: Turn, steps: Iterable[Step], now: datetime) -> None:
 
 def _was_said(turn: Turn, step: Step) -> bool:
     """Does the log end with the same failure of the same step? One that lasts is told once, not at every tick."""
+    if not step.error:
+        return False
     same = StepLog.objects.filter(host=turn.host, kind=step.kind[:30], machine=step.machine, subject=step.subject)
-    last = same.order_by("-at").values_list("error", flat=True).first()
-    return bool(step.error) and last == dict(step.error or {})
+    return same.order_by("-at").values_list("error", flat=True).first() == dict(step.error)
 
 
 @transaction.atomic

@@ -6,13 +6,13 @@ A call that does not come back is left behind in a daemon thread; the short-live
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar, cast
 
 K = TypeVar("K")
 T = TypeVar("T")
 
-Errors = tuple[type[Exception], ...]
+Errors = tuple[type[BaseException], ...]
 
 
 def within(seconds: float, call: Callable[[], T], errors: Errors) -> T:
@@ -29,22 +29,26 @@ def within(seconds: float, call: Callable[[], T], errors: Errors) -> T:
 
 def side_by_side(seconds: float, calls: Mapping[K, Callable[[], T]], errors: Errors) -> dict[K, T]:
     """The answers that came from all calls at once in so many seconds; one that failed or is late has none."""
-    answers, found = _begin(calls, errors), {}
+    return {key: cast(T, answer) for key, answer, error in arriving(seconds, calls, errors) if error is None}
+
+
+def arriving(
+    seconds: float, calls: Mapping[K, Callable[[], T]], errors: Errors
+) -> Iterator[tuple[K, T | None, BaseException | None]]:
+    """What comes of all calls at once in so many seconds, as it comes: an answer, or one of these errors."""
+    answers = _begin(calls, errors)
     deadline = time.monotonic() + seconds
     for _ in calls:
         try:
-            key, answer, error = answers.get(timeout=max(0.0, deadline - time.monotonic()))
+            yield answers.get(timeout=max(0.0, deadline - time.monotonic()))
         except queue.Empty:
-            break
-        if error is None:
-            found[key] = cast(T, answer)
-    return found
+            return
 
 
 def _begin(
     calls: Mapping[K, Callable[[], T]], errors: Errors
-) -> queue.SimpleQueue[tuple[K, T | None, Exception | None]]:
-    answers: queue.SimpleQueue[tuple[K, T | None, Exception | None]] = queue.SimpleQueue()
+) -> queue.SimpleQueue[tuple[K, T | None, BaseException | None]]:
+    answers: queue.SimpleQueue[tuple[K, T | None, BaseException | None]] = queue.SimpleQueue()
 
     def work(key: K, call: Callable[[], T]) -> None:
         try:

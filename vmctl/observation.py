@@ -59,6 +59,10 @@ class Mark:
     asked: datetime | None = None  # when it was first asked to shut down
     vgpus: tuple[MarkedVGPU, ...] = ()
 
+    def belongs_to(self, host: str, uuid: str) -> bool:
+        """Whether it stands on the machine it was made for; a copied one (virt-clone copies metadata) does not."""
+        return (self.host, self.machine) == (host, uuid)
+
     @property
     def by_acceptance(self) -> bool:
         """Whether the machine is the guest of an acceptance, and no portal's."""

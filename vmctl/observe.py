@@ -129,9 +129,10 @@ def _sorted(
 
 
 def _ours(mark: Mark, found: Domain, site: Site, portal: str | None) -> bool:
-    """A mark counts on the machine it was made for; a copied one (virt-clone copies metadata) does not."""
-    same = mark.host == site.host.name and mark.machine == found.uuid
-    return same and (portal is None or mark.portal == portal or mark.by_acceptance)
+    """Whether a mark counts here, for this portal or for any."""
+    return mark.belongs_to(site.host.name, found.uuid) and (
+        portal is None or mark.portal == portal or mark.by_acceptance
+    )
 
 
 def _machine(found: Domain, mark: Mark, claims: frozenset[str], sockets: frozenset[str]) -> ObservedMachine:

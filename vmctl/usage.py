@@ -149,7 +149,7 @@ def _seen(host: Host, found: Domain) -> Running:
         mark, claims = marks.read(found.xml), domain.read_claims(found.xml)
     except (ValueError, ET.ParseError):
         return Running(found, None, frozenset())
-    ours = mark is not None and mark.host == host.name and mark.machine == found.uuid
+    ours = mark is not None and mark.belongs_to(host.name, found.uuid)
     return Running(found, mark.vgpus if mark is not None and ours else None, claims)
 
 

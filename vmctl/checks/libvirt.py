@@ -8,7 +8,7 @@ import re
 from vmctl.card import Framework
 from vmctl.checks import distribution, units
 from vmctl.checks.finding import Evidence, Verdict, failed, not_applicable, passed, unknown, warned
-from vmctl.checks.look import Look
+from vmctl.checks.look import LIBVIRT_UNITS, Look
 from vmctl.errors import VmctlError
 from vmctl.machine.launch import VENDOR_VFIO_SINCE
 from vmctl.machine.picture import FUNCTIONS_SINCE
@@ -63,12 +63,12 @@ def _let_in(look: Look) -> str:
 
 def daemons(look: Look) -> Verdict:
     """One daemon for all, or one for each part; both at once work until the next boot (field log H12)."""
-    found = {name: units.unit(look, name) for name in _UNITS}
+    found = {name: units.unit(look, name) for name in LIBVIRT_UNITS}
     there = {name: each for name, each in found.items() if units.is_there(each)}
     evidence = [Evidence(name, units.told(each)) for name, each in there.items()]
     if not there:
         install = distribution.install(look.host, "libvirt-daemon")
-        return failed(f"Install libvirt: {install}.", ("systemctl", f"none of {', '.join(_UNITS)}"))
+        return failed(f"Install libvirt: {install}.", ("systemctl", f"none of {', '.join(LIBVIRT_UNITS)}"))
     awake = {name.split(".")[0] for name, each in there.items() if units.is_active(each) or units.is_enabled(each)}
     if {"libvirtd", "virtqemud"} <= awake:
         remedy = "Keep one of them: systemctl disable --now libvirtd.service libvirtd.socket, or the same of virtqemud."
@@ -80,16 +80,6 @@ def daemons(look: Look) -> Verdict:
     if mediated and "virtqemud" in awake and "virtnodedevd" not in awake:
         return warned("Mediated devices need it: systemctl enable --now virtnodedevd.socket", *evidence)
     return passed(*evidence)
-
-
-_UNITS = (
-    "libvirtd.service",
-    "libvirtd.socket",
-    "virtqemud.service",
-    "virtqemud.socket",
-    "virtnodedevd.service",
-    "virtnodedevd.socket",
-)
 
 
 def shutdown(look: Look) -> Verdict:

@@ -34,17 +34,15 @@ ALL_SECONDS = 9.0
 
 AS_ROOT = "Run vmctl check as root."
 
-UNITS = (
-    "nvidia-vgpud.service",
-    "nvidia-vgpu-mgr.service",
+LIBVIRT_UNITS = (
     "libvirtd.service",
     "libvirtd.socket",
     "virtqemud.service",
     "virtqemud.socket",
     "virtnodedevd.service",
     "virtnodedevd.socket",
-    "libvirt-guests.service",
 )
+UNITS = ("nvidia-vgpud.service", "nvidia-vgpu-mgr.service", *LIBVIRT_UNITS, "libvirt-guests.service")
 UNIT_FACTS = "Id,LoadState,ActiveState,SubState,Result,UnitFileState,LimitMEMLOCK,CapabilityBoundingSet"
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import queue
-import threading
-import time
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import TypeVar, cast
 
+from vmctl import limits
 from vmctl.errors import Code, VmctlError
 
 T = TypeVar("T")
@@ -16,39 +14,13 @@ T = TypeVar("T")
 def together(questions: Mapping[str, Callable[[], T]], seconds: float) -> dict[str, T | VmctlError]:
     """Every question's answer, or why there is none; after `seconds` those that have not answered are left behind.
 
-    They are left in daemon threads: a process that is done does not wait for them.
+    Raises what is no VmctlError, as soon as it comes: that is a bug.
     """
-    answers: queue.SimpleQueue[tuple[str, T | VmctlError | BaseException]] = queue.SimpleQueue()
-
-    def work(name: str, question: Callable[[], T]) -> None:
-        try:
-            answers.put((name, question()))
-        except VmctlError as error:
-            answers.put((name, error))
-        except BaseException as bug:
-            answers.put((name, bug))
-            raise
-
-    for name, question in questions.items():
-        threading.Thread(target=work, args=(name, question), daemon=True).start()
-    return _collected(answers, questions, time.monotonic() + seconds, seconds)
-
-
-def _collected(
-    answers: queue.SimpleQueue[tuple[str, T | VmctlError | BaseException]],
-    questions: Mapping[str, Callable[[], T]],
-    deadline: float,
-    seconds: float,
-) -> dict[str, T | VmctlError]:
     found: dict[str, T | VmctlError] = {}
-    while len(found) < len(questions):
-        try:
-            name, answer = answers.get(timeout=max(0.0, deadline - time.monotonic()))
-        except queue.Empty:
-            break
-        if isinstance(answer, BaseException) and not isinstance(answer, VmctlError):
-            raise answer
-        found[name] = answer
+    for name, answer, error in limits.arriving(seconds, questions, (BaseException,)):
+        if error is not None and not isinstance(error, VmctlError):
+            raise error
+        found[name] = cast(T, answer) if error is None else error
     return {name: found.get(name, _late(name, seconds)) for name in questions}
 
 

@@ -4,7 +4,7 @@ import sys
 
 import uvicorn
 
-from portal import gateway
+from portal.gateway import child
 
 PING_SECONDS = 4
 
@@ -12,7 +12,7 @@ PING_SECONDS = 4
 def main() -> None:
     """Serve until killed; the flags are those of the stack, but for the shorter pings."""
     port, script = sys.argv[1:]
-    gateway.PROGRAM = (sys.executable, script)
+    child.PROGRAM = (sys.executable, script)
     uvicorn.run(
         "portal.asgi:application",
         host="127.0.0.1",

@@ -14,7 +14,7 @@ import pytest
 from pytest_django import Settings
 
 from portal import gateway
-from portal.gateway import GatewayError, HostAddress
+from portal.gateway import GatewayError, HostAddress, answers, child
 
 ADDRESS = HostAddress("sim-t4", "simulated", "t4")
 Program = Callable[[str], None]
@@ -27,7 +27,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Program:
     def put(source: str) -> None:
         script = tmp_path / "vmctl.py"
         script.write_text("import json, os, sys, time\n" + textwrap.dedent(source))
-        monkeypatch.setattr(gateway, "PROGRAM", (sys.executable, str(script)))
+        monkeypatch.setattr(child, "PROGRAM", (sys.executable, str(script)))
 
     return put
 
@@ -107,7 +107,7 @@ def test_a_child_that_dies_is_a_sentence(program: Program) -> None:
 
 
 def test_a_missing_program_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gateway, "PROGRAM", ("/nowhere/python",))
+    monkeypatch.setattr(child, "PROGRAM", ("/nowhere/python",))
     assert error_of(lambda: gateway.observe(ADDRESS)).code == "no_program"
 
 
@@ -157,7 +157,7 @@ def test_much_output_on_both_streams_arrives_whole(program: Program) -> None:
 
 
 def test_too_much_is_garbage(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gateway, "LARGEST_ANSWER", 1000)
+    monkeypatch.setattr(answers, "LARGEST_ANSWER", 1000)
     program('print(json.dumps({"schema": 1, "long": "y" * 5000}))')
     assert "more than 1000 bytes" in error_of(lambda: gateway.observe(ADDRESS)).what
 

@@ -1,0 +1,40 @@
+"""Whatever goes wrong between portal and host is one kind of error, with its remedy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class GatewayError(Exception):
+    """A call that did not work. code: vmctl's, or no_program, timeout, garbage, no_screen; retry: may yet work."""
+
+    def __init__(self, code: str, what: str, remedy: str, retry: bool) -> None:
+        super().__init__(what)
+        self.code = code
+        self.what = what
+        self.remedy = remedy
+        self.retry = retry
+
+    def as_dict(self) -> dict[str, Any]:
+        """As it is stored with the host and shown to operators."""
+        return {"code": self.code, "what": self.what, "remedy": self.remedy, "retry": self.retry}
+
+
+def out_of_time(what: str, limit: float) -> GatewayError:
+    """vmctl was still at work after its limit in seconds."""
+    return GatewayError(
+        "timeout",
+        f"vmctl {what} took longer than {limit:g} s and was ended.",
+        "Look at the host: a hanging libvirtd or a blocked device are the usual causes.",
+        True,
+    )
+
+
+def no_program(program: str, error: OSError) -> GatewayError:
+    """What should be started here is not there."""
+    return GatewayError(
+        "no_program",
+        f"vmctl cannot be started ({program}: {error.strerror}).",
+        "Install the portal again, or look at its Python.",
+        False,
+    )

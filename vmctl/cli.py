@@ -9,6 +9,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import typer
@@ -19,6 +20,7 @@ from vmctl import apply as applying
 from vmctl import checks, gpus, observe, options, simulate, state
 from vmctl import console as screens
 from vmctl import expire as expiring
+from vmctl import serve as serving
 from vmctl import usage as using
 from vmctl.answers import cards as cards_report
 from vmctl.answers import catalogue, report, tables
@@ -182,6 +184,21 @@ def console_command(
     return Exit.DONE
 
 
+@app.command("serve")
+def serve_command(context: typer.Context, key: options.Key) -> int:
+    """The forced command of a portal's key: does what SSH_ORIGINAL_COMMAND says, if that key may."""
+    asked = os.environ.pop(serving.ASKED, "")  # what a stranger wrote goes no further
+    try:
+        request = serving.parse(key, asked)
+    except VmctlError as error:
+        if key is not serving.Key.CONSOLE:  # whose standard error has the document itself
+            print(f"vmctl: {error}", file=sys.stderr)
+        raise
+    verb = typer.main.get_command(app).commands[request.verb]  # type: ignore[attr-defined]
+    call = partial(verb.main, args=[*request.words], prog_name="vmctl", obj=context.obj, standalone_mode=False)
+    return serving.run(request, lambda: _ended([request.verb, *request.words], call))
+
+
 class _Unheard(Exception):
     """Standard output takes nothing more: there is nothing left to tell but this."""
 
@@ -215,21 +232,25 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # not every terminal has every letter
+    arguments = sys.argv[1:]
+    sys.exit(_ended(arguments, partial(app, args=arguments, prog_name="vmctl", standalone_mode=False)))
+
+
+def _ended(arguments: list[str], call: Callable[[], int | None]) -> int:
+    """The exit status of a call, all that it said being out."""
     try:
         with _heard():
-            status = _run()
+            return _run(arguments, call)
     except _Unheard as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python would complain at its end
         if not isinstance(error.__cause__, BrokenPipeError):  # nobody reads any more: that is no fault
             print(f"vmctl: Standard output cannot be written: {error}. Give it room.", file=sys.stderr)
-        status = Exit.FAILED
-    sys.exit(status)
+        return Exit.FAILED
 
 
-def _run() -> int:
-    arguments = sys.argv[1:]
+def _run(arguments: list[str], call: Callable[[], int | None]) -> int:
     try:
-        return app(args=arguments, prog_name="vmctl", standalone_mode=False) or Exit.DONE
+        return call() or Exit.DONE
     except VmctlError as error:
         _complain(error, arguments)
         return error.exit_code
@@ -255,6 +276,7 @@ def _run() -> int:
 
 def _complain(error: VmctlError, arguments: list[str]) -> None:
     """To standard output as JSON, to standard error for people; a screen's bytes are never mixed with either."""
-    stream = sys.stderr if "console" in arguments or "--json" not in arguments else sys.stdout
-    text = json.dumps(report.error_json(error)) if "--json" in arguments else f"vmctl: {error}"
+    as_json = "--json" in arguments or "serve" in arguments  # which answers programs alone
+    stream = sys.stderr if "console" in arguments or not as_json else sys.stdout
+    text = json.dumps(report.error_json(error)) if as_json else f"vmctl: {error}"
     print(text, file=stream)

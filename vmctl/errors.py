@@ -14,6 +14,7 @@ class Code(StrEnum):
     UNREACHABLE = "unreachable"
     NO_IMAGE = "no_image"
     NO_CAPACITY = "no_capacity"
+    NOT_ALLOWED = "not_allowed"
     NOT_OURS = "not_ours"
     NOT_RUNNING = "not_running"
     COULD_NOT_TELL = "could_not_tell"
@@ -54,7 +55,7 @@ class VmctlError(Exception):
     @property
     def exit_code(self) -> int:
         """How the command line ends when this error reaches it."""
-        if self.code == Code.BAD_INPUT:
+        if self.code in (Code.BAD_INPUT, Code.NOT_ALLOWED):
             return Exit.BAD_INPUT
         if self.code in (Code.UNREACHABLE, Code.COULD_NOT_TELL):
             return Exit.COULD_NOT_TELL

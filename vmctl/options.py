@@ -7,6 +7,7 @@ from uuid import UUID
 
 import typer
 
+from vmctl import serve
 from vmctl.errors import Code, VmctlError, bad_input
 
 LARGEST_DOCUMENT = 32 * 2**20
@@ -49,6 +50,7 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show where a bug happened.
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
 Document = Annotated[Path | None, typer.Option("--file", help="The desired state; standard input when left out.")]
 Machine = Annotated[UUID, typer.Option("--machine", help="Whose screen.")]
+Key = Annotated[serve.Key, typer.Argument(help="Which of the portal's keys stands before the command.")]
 CardAddress = Annotated[str, typer.Option("--gpu", help="The card's PCI address, as vmctl gpus shows it.")]
 Rounds = Annotated[int, typer.Option("--rounds", min=1, max=1000, help="How often.")]
 ImageName = Annotated[str, typer.Option("--image", help="The guest's image; it tells its PCI functions.")]

@@ -8,7 +8,9 @@ from urllib.parse import urlsplit
 from django.core.exceptions import ImproperlyConfigured
 
 from portal import environment as env
+from vmctl import __version__
 
+VERSION = __version__
 BASE_DIR = Path(__file__).resolve().parent.parent
 INSTANCE = env.instance(BASE_DIR)
 

@@ -37,9 +37,13 @@ class Deadline:
         return left
 
 
-def acquire(project_id: int, pool_ids: Iterable[int], deadline: Deadline) -> None:
-    """Lock a project, then pools, until the end of the transaction. Later waits of it keep the same deadline."""
-    keys = [(PROJECT, project_id), *((POOL, pool) for pool in sorted(set(pool_ids)))]
+def acquire(project_id: int | None, pool_ids: Iterable[int], deadline: Deadline) -> None:
+    """Lock a project, then pools, until the end of the transaction. Later waits of it keep the same deadline.
+
+    project_id: None where nothing is booked, only a place is taken away.
+    """
+    projects = [] if project_id is None else [(PROJECT, project_id)]
+    keys = [*projects, *((POOL, pool) for pool in sorted(set(pool_ids)))]
     with connection.cursor() as cursor:
         for kind, key in keys:
             ask = f"select {IDLE}, {LIMIT}, pg_advisory_xact_lock(%s, %s)"

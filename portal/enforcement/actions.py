@@ -15,13 +15,18 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
+from django.urls import reverse
 
+from portal import nudge
 from portal.accounts.models import User
 from portal.audit import actions as audit
-from portal.enforcement import locks, signals
+from portal.bookings import locks as booking_locks
+from portal.bookings.locks import Deadline
+from portal.enforcement import locks, reading, signals
 from portal.enforcement.models import HostState, StepLog
 from portal.enforcement.report import Report, Step
 from portal.errors import Forbidden, Refused
+from portal.inventory import actions as inventory
 from portal.inventory.models import Host
 
 STEPS_KEPT = timedelta(days=30)
@@ -55,7 +60,12 @@ def lease_length() -> timedelta:
 
 @transaction.atomic
 def take_turn(host: Host, *, asked: datetime, now: datetime) -> Turn | None:
-    """Take the host's next generation. None: a pass that began after `asked` was made already, or one is under way."""
+    """Take the host's next generation. None: a pass that began after `asked` was made already, or one is under way.
+
+    A host that was removed meanwhile has no turns: it may be another portal's by now.
+    """
+    if host.removed is not None:
+        return None
     HostState.objects.get_or_create(host=host)
     state = _locked(host)
     if state.lease_until is None and state.last_call is not None and state.last_call > asked:
@@ -108,6 +118,7 @@ def record_failure(turn: Turn, error: Mapping[str, Any], *, now: datetime) -> No
     """The call did not work: the last good report stays, the error is shown beside it."""
     fence(turn)
     HostState.objects.filter(pk=turn.host.pk).update(last_error=dict(error))
+    nudge.everyone(url=reverse("enforcement:hosts"))
 
 
 def record_answer(
@@ -183,3 +194,25 @@ def raise_generation(host: Host, *, above: int, by: User | None, now: datetime) 
         HostState.objects.filter(pk=host.pk).update(generation=above)
         audit.record(by, "raised generation", host, now=now, old=state.generation, new=above)
     return max(state.generation, above)
+
+
+@transaction.atomic
+def remove_host(host: Host, *, lost: bool = False, by: User | None, now: datetime) -> None:
+    """Take a host away for good, if nothing of ours is on it. lost: it will never answer again, see reading.in_the_way.
+
+    Its pools are locked first, so that nobody books there meanwhile.
+    """
+    booking_locks.acquire(None, host.pools.values_list("pk", flat=True), Deadline(settings.LOCK_TIMEOUT_SECONDS))
+    there = reading.in_the_way(host, lost=lost)
+    if there:
+        raise Refused(f"{host} is not removed, as this is still there:\n" + "\n".join(f"- {line}" for line in there))
+    inventory.remove_host(host, by=by, now=now)
+
+
+@transaction.atomic
+def ask_look(host: Host, *, by: User, now: datetime) -> None:
+    """Call the host now, not at the next tick, as the service's own account does; its answer is on the page then."""
+    if not by.is_operator:
+        raise Forbidden("Only operators call hosts.")
+    audit.record(by, "called", host, now=now)
+    transaction.on_commit(partial(signals.wanted.send, HostState, host_ids=[host.pk]))

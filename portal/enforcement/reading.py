@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from portal.bookings import rules, scene
 from portal.bookings.models import Placement, Reservation
@@ -145,6 +145,31 @@ def disks_to_purge(host: Host, now: datetime) -> frozenset[UUID]:
         .exclude(pk__in=wanted)
         .values_list("pk", flat=True)
     )
+
+
+def in_the_way(host: Host, *, lost: bool = False) -> list[str]:
+    """What keeps a host from being removed, a line each: bookings and machines, and disks that are to go first.
+
+    lost: nobody waits for the disks of deleted machines, as the host will never answer again.
+    """
+    here = Placement.objects.filter(held=True, gpu__host=host).values("reservation")
+    live = Reservation.objects.filter(status__in=sorted(HOLDING)).filter(Q(pk__in=here) | Q(machine__host=host))
+    lines = [
+        f"booking of {one.machine.hostname} by {one.owner}, {one.status}, from {one.start:%Y-%m-%d %H:%M} UTC"
+        for one in live.select_related("machine", "owner").order_by("start", "pk")
+    ]
+    for machine in machines_on(host).select_related("owner"):
+        if machine.deleted is None:
+            lines.append(f"machine {machine.hostname} of {machine.owner}")
+        elif not lost:
+            lines.append(f"disk of the deleted machine {machine.hostname} of {machine.owner}")
+    return lines
+
+
+def machines_on(host: Host) -> QuerySet[VirtualMachine]:
+    """Machines that have, or may still get, a disk on this host."""
+    there = Q(deleted=None) | Q(disk_mib__isnull=False)
+    return VirtualMachine.objects.filter(there, host=host).order_by("created")
 
 
 def skips(host: Host) -> int:

@@ -31,7 +31,8 @@ DRIFT_WORTH_SAYING = 2.0  # seconds between the host's clock and the portal's
 def hosts(request: HttpRequest) -> HttpResponse:
     """All hosts, with what the last call brought."""
     _operator(request)
-    rows = [_row(host) for host in Host.objects.select_related("enforcement").prefetch_related("gpus__holdings")]
+    found = Host.objects.filter(removed=None).select_related("enforcement").prefetch_related("gpus__holdings")
+    rows = [_row(host) for host in found]
     template = (
         "enforcement/hosts.html#list" if request.headers.get("HX-Request") == "true" else "enforcement/hosts.html"
     )

@@ -14,6 +14,7 @@ from django.db.backends.postgresql.psycopg_any import NumericRange
 from portal.accounts.models import User
 from portal.audit import actions as audit
 from portal.errors import WrongInput
+from portal.host_address import SSHAddress, fingerprint
 from portal.inventory import card_settings, sight, signals
 from portal.inventory.models import (
     GPU,
@@ -28,43 +29,94 @@ from portal.inventory.models import (
     VGPUType,
 )
 
+EDITED = ("ssh_user", "ssh_host", "ssh_port", "host_key", "simulated_gpus", "enabled")
+"""What an operator may change of a host. Its facts are the host's own word, and newer than any form."""
+
+
+def check_vacant(name: str) -> None:
+    """Raises WrongInput where a host of this name is in use."""
+    if Host.objects.filter(name=name, removed=None).exists():
+        raise WrongInput(f"There is a host {name} already.", fields={"name": "taken"})
+
 
 @transaction.atomic
-def add_host(name: str, kind: HostKind, *, layout: str = "", by: User | None, now: datetime) -> Host:
-    """A host with its pool and storage pool. Its GPUs come with record_inventory, once vmctl has looked."""
-    if Host.objects.filter(name=name).exists():
-        raise WrongInput(f"There is a host {name} already.", fields={"name": "taken"})
-    host = Host(name=name, kind=kind, layout=layout, created=now)
-    try:
-        host.full_clean()
-    except ValidationError as error:
-        raise WrongInput(f"{name!r} is no host name. {' '.join(error.messages)}", fields={"name": "invalid"}) from error
-    save_host(host, by=by, now=now)
-    Pool.objects.create(name=name, host=host)
-    StoragePool.objects.create(name=name).hosts.add(host)
+def add_host(
+    name: str,
+    kind: HostKind,
+    *,
+    layout: str = "",
+    ssh: SSHAddress | None = None,
+    simulated_gpus: bool = False,
+    by: User | None,
+    now: datetime,
+) -> Host:
+    """A host with its pool and storage pool. Its GPUs come with record_inventory, once vmctl has looked.
+
+    A name that was removed before is the same host again: its past bookings and its generation go on.
+    """
+    check_vacant(name)
+    host = Host.objects.filter(name=name).first() or Host(name=name, created=now)
+    host.kind, host.layout, host.simulated_gpus = kind, layout, simulated_gpus
+    host.enabled, host.removed, host.facts = True, None, {}
+    _place(host, ssh)
+    _check(host)
+    host.save()
+    _tell_host("added", host, by, now)
+    Pool.objects.get_or_create(name=name, host=host)
+    if not host.storage_pools.exists():
+        StoragePool.objects.create(name=name).hosts.add(host)
     transaction.on_commit(partial(signals.added.send, Host, host_id=host.pk))
     return host
 
 
 @transaction.atomic
+def change_host(
+    host: Host, *, ssh: SSHAddress | None = None, enabled: bool | None = None, by: User | None, now: datetime
+) -> Host:
+    """Another address, whose key has been confirmed, or in and out of use; None leaves a thing as it is."""
+    if ssh is not None:
+        _place(host, ssh)
+    if enabled is not None:
+        host.enabled = enabled
+    return save_host(host, by=by, now=now)
+
+
+@transaction.atomic
 def save_host(host: Host, *, by: User | None, now: datetime) -> Host:
     """Store a host as an operator edited it."""
-    host.save()
-    audit.record(by, "saved", host, now=now, name=host.name, kind=host.kind, enabled=host.enabled)
+    _check(host)
+    host.save(update_fields=EDITED)
+    _tell_host("saved", host, by, now)
     transaction.on_commit(partial(signals.changed.send, Host, host_id=host.pk))
     return host
 
 
 @transaction.atomic
-def delete_host(host: Host, *, by: User, now: datetime) -> None:
-    """Remove a host; reservations and machines on it protect it."""
-    audit.record(by, "deleted", host, now=now, name=host.name)
-    GPU.objects.filter(host=host).delete()
-    for storage in StoragePool.objects.filter(hosts=host):
-        storage.hosts.remove(host)
-        if not storage.hosts.exists():
-            storage.delete()
-    host.delete()
+def remove_host(host: Host, *, by: User | None, now: datetime) -> None:
+    """Take a host away for good. Enforcement's action of that name calls it, once nothing of ours is there."""
+    host.enabled, host.removed = False, now
+    host.save(update_fields=["enabled", "removed"])
+    _tell_host("removed", host, by, now)
+
+
+def _place(host: Host, ssh: SSHAddress | None) -> None:
+    host.ssh_user, host.ssh_host = (ssh.user, ssh.host) if ssh else ("", "")
+    host.ssh_port, host.host_key = (ssh.port, ssh.host_key) if ssh else (None, "")
+
+
+def _check(host: Host) -> None:
+    try:
+        host.full_clean()
+    except ValidationError as error:
+        fields = dict.fromkeys(error.message_dict.keys() & {field.name for field in Host._meta.fields}, "invalid")
+        raise WrongInput(f"The host {host.name!r} cannot be so. {' '.join(error.messages)}", fields=fields) from error
+
+
+def _tell_host(verb: str, host: Host, by: User | None, now: datetime) -> None:
+    """An audit entry: where the host is, and by which key it is known."""
+    ssh = host.address.ssh
+    where = {"address": str(ssh), "fingerprint": fingerprint(ssh.host_key)} if ssh else {}
+    audit.record(by, verb, host, now=now, name=host.name, kind=host.kind, enabled=host.enabled, **where)
 
 
 WISHED = ("wanted_regime", "wanted_vfs", "scheduler_policy", "time_slice_us", "ecc", "offered_types")

@@ -9,33 +9,66 @@ from django.utils.html import format_html_join
 from portal import clock
 from portal.accounts.access import caller
 from portal.audit.admin import ReadOnly
+from portal.host_address import fingerprint
 from portal.inventory import actions, sight
+from portal.inventory.forms import HostForm
 from portal.inventory.models import GPU, Flavor, Holding, Host, HostKind, Image
 
 
 @admin.register(Host)
 class HostAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic at run time
-    """Name, kind and layout are chosen once: folders, disks and marks on the host bear them."""
+    """Name, kind and layout are chosen once: folders, disks and marks on the host bear them.
 
-    list_display = ["name", "kind", "layout", "enabled"]
-    fields = ["name", "kind", "layout", "enabled", "facts", "created"]
+    Nothing is deleted here: `manage.py remove_host` looks for machines and bookings first.
+    """
+
+    form = HostForm
+    list_display = ["name", "kind", "reached", "enabled"]
+    fieldsets = [
+        (None, {"fields": ["name", "kind", "layout", "enabled", "simulated_gpus"]}),
+        (
+            "Over SSH",
+            {
+                "fields": ["ssh_user", "ssh_host", "ssh_port", "pinned", "host_key"],
+                "description": "manage.py add_host asks the host for its key and for its GPUs before anything is "
+                "stored; here nobody is asked, so look at Hosts afterwards.",
+            },
+        ),
+        ("What the host said", {"fields": ["facts", "created"]}),
+    ]
+
+    def get_queryset(self, request: HttpRequest) -> Any:
+        return super().get_queryset(request).filter(removed=None)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        return ["facts", "created", *(["name", "kind", "layout"] if obj else [])]
+        return ["pinned", "facts", "created", *(["name", "kind", "layout"] if obj else [])]
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    @admin.display(description="over SSH")
+    def reached(self, host: Host) -> str:
+        return str(host.address.ssh or "")
+
+    @admin.display(description="pinned host key")
+    def pinned(self, host: Host) -> str:
+        return fingerprint(host.host_key) if host.host_key else "none"
 
     def save_model(self, request: HttpRequest, obj: Host, form: Any, change: bool) -> None:
         by, now = caller(request), clock.now()
         if change:
             actions.save_host(obj, by=by, now=now)
         else:
-            obj.pk = actions.add_host(obj.name, HostKind(obj.kind), layout=obj.layout, by=by, now=now).pk
-
-    def delete_model(self, request: HttpRequest, obj: Host) -> None:
-        actions.delete_host(obj, by=caller(request), now=clock.now())
-
-    def delete_queryset(self, request: HttpRequest, queryset: Any) -> None:
-        for host in queryset:
-            self.delete_model(request, host)
+            made = actions.add_host(
+                obj.name,
+                HostKind(obj.kind),
+                layout=obj.layout,
+                ssh=obj.address.ssh,
+                simulated_gpus=obj.simulated_gpus,
+                by=by,
+                now=now,
+            )
+            obj.pk = made.pk
 
 
 SEEN = ("host", "address", "model", "memory_mib", "now", "regimes", "at_once", "iommu_key", "seen")

@@ -8,7 +8,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from portal import clock, gateway
 from portal.enforcement import actions
-from portal.gateway import GatewayError, HostAddress
+from portal.gateway import GatewayError
 from portal.inventory.models import Host
 
 
@@ -23,11 +23,11 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Ask the host for its number, and continue above it."""
-        host = Host.objects.filter(name=options["name"]).first()
+        host = Host.objects.filter(name=options["name"], removed=None).first()
         if host is None:
             raise CommandError(f"There is no host {options['name']}.")
         try:
-            report = gateway.observe(HostAddress(host.name, host.kind, host.layout))
+            report = gateway.observe(host.address)
         except GatewayError as error:
             raise CommandError(f"{error.what} {error.remedy}") from error
         if report.get("portal") is None or UUID(report["portal"]) != UUID(settings.PORTAL_ID):

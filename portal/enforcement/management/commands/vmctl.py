@@ -6,7 +6,6 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from portal import gateway
-from portal.gateway import HostAddress
 from portal.inventory.models import Host
 
 
@@ -19,9 +18,9 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Turn into vmctl, so that its output and exit status are its own."""
-        host = Host.objects.filter(name=options["name"]).first()
+        host = Host.objects.filter(name=options["name"], removed=None).first()
         if host is None:
             raise CommandError(f"There is no host {options['name']}.")
-        words = gateway.command(HostAddress(host.name, host.kind, host.layout), *options["words"])
+        words = gateway.command(host.address, *options["words"])
         words.remove("--json")  # a person reads it
         os.execv(words[0], words)

@@ -8,8 +8,8 @@ from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
 
-from portal.host_address import HostAddress, SSHAddress
 from portal.inventory import card_settings, sight
+from portal.inventory.reached import SSH, Reached
 
 # The same words go into file names and domain XML, so they are kept to one alphabet at the door
 SAFE_NAME = RegexValidator(r"^[a-z0-9][a-z0-9.-]{0,62}\Z", "Use lower-case letters, digits, dots and hyphens.")
@@ -26,7 +26,7 @@ class HostKind(models.TextChoices):
 
     LOCAL = "local"
     SIMULATED = "simulated"
-    SSH = "ssh", "over SSH"
+    SSH = SSH, "over SSH"
 
 
 class Regime(models.TextChoices):
@@ -56,15 +56,7 @@ class Licence(models.IntegerChoices):
     COMPUTE = 4, "compute"
 
 
-def _over_ssh(yes: bool) -> models.Q:
-    """Reached over SSH, with all that this takes; or not, with nothing of it."""
-    if yes:
-        complete = models.Q(ssh_user="") | models.Q(ssh_host="") | models.Q(host_key="") | models.Q(ssh_port=None)
-        return models.Q(kind=HostKind.SSH) & ~complete
-    return ~models.Q(kind=HostKind.SSH) & models.Q(ssh_user="", ssh_host="", host_key="", ssh_port=None)
-
-
-class Host(models.Model):
+class Host(Reached):
     """A machine with GPUs on which vmctl runs. `facts` holds what it last reported: vcpus, memory_mib, ...
 
     A host that was `removed` stays as a row, because finished bookings tell where they ran; adding one of its name
@@ -74,12 +66,6 @@ class Host(models.Model):
     name = models.CharField(max_length=63, unique=True, validators=[SAFE_NAME])
     kind = models.CharField(max_length=10, choices=HostKind.choices)
     layout = models.CharField(max_length=40, blank=True)
-    ssh_user = models.CharField("SSH user", max_length=32, blank=True)
-    ssh_host = models.CharField("SSH host", max_length=253, blank=True, help_text="A name, an IPv4 or an IPv6 address.")
-    ssh_port = models.PositiveIntegerField("SSH port", null=True, blank=True)
-    host_key = models.TextField(
-        blank=True, help_text="The only key by which the host is known: TYPE BASE64, as ssh-keyscan prints it."
-    )
     simulated_gpus = models.BooleanField(
         "simulated GPUs", default=False, help_text="Its GPUs are not real; pages and the API say so."
     )
@@ -91,34 +77,14 @@ class Host(models.Model):
     class Meta:
         ordering = ["name"]
         constraints = [
-            models.CheckConstraint(
-                name="an_address_for_ssh_alone",
-                condition=_over_ssh(True) | _over_ssh(False),
-                violation_error_message="A host over SSH needs user, host, port and host key; others have none.",
-            ),
+            *Reached.Meta.constraints,
             models.CheckConstraint(
                 name="removed_is_out_of_use", condition=models.Q(removed=None) | models.Q(enabled=False)
             ),
         ]
 
-    def clean(self) -> None:
-        """An address of no known form is refused here, before any program could see it."""
-        if self.kind == HostKind.SSH:
-            try:
-                self._ssh()
-            except ValueError as error:
-                raise ValidationError(str(error)) from error
-
     def __str__(self) -> str:
         return self.name
-
-    @property
-    def address(self) -> HostAddress:
-        """Where it is and how it is reached, as the gateway takes it."""
-        return HostAddress(self.name, self.kind, self.layout, self._ssh() if self.kind == HostKind.SSH else None)
-
-    def _ssh(self) -> SSHAddress:
-        return SSHAddress(self.ssh_user, self.ssh_host, self.ssh_port or 0, self.host_key)
 
     @property
     def simulated(self) -> bool:

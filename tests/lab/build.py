@@ -1,0 +1,118 @@
+"""Makes the layers that are missing: the image, and on it a booted lab with module, vmctl and demo image."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import re
+import shutil
+import sys
+import time
+from pathlib import Path
+
+from tests.lab import board, cache
+from tests.lab.cache import CHECKOUT, HOST, IMAGE, MODULE, Ready, call
+from tests.lab.machine import Lab
+from tests.lab.process import free_port
+
+IMAGE_MIB, READY_MIB = 7000, 2500
+TREE_SECONDS, PARTS_SECONDS = 1200, 300
+NEEDED = ("typer", "rich", "nvidia-ml-py")
+"""What vmctl needs beside libvirt's own module, which is Debian's."""
+PYTHON = "3.13"
+DEMO = CHECKOUT / "var/images/demo.qcow2"
+
+
+def ensure() -> Ready:
+    """The lab of these sources, made where it is not there: minutes the first time. Raises LabError."""
+    if os.environ.get("LAB_STALE"):
+        return cache.ready()
+    with cache.building():
+        image = cache.home() / cache.image_name()
+        if not image.is_dir():
+            _make_image(image.name)
+        ready = cache.home() / cache.ready_name(image)
+        if not ready.is_dir():
+            _make_ready(image, ready.name)
+        cache.touch(image, ready)
+    return cache.of(ready)
+
+
+def _make_image(name: str) -> None:
+    began = time.monotonic()
+    say("makes the image from Debian's packages; some two minutes")
+    with cache.layer(name, IMAGE_MIB) as folder:
+        call([*cache.as_root(), IMAGE / "make-tree", folder, getpass.getuser()], seconds=TREE_SECONDS)
+    say(f"image made in {time.monotonic() - began:.0f} s")
+
+
+def _make_ready(image: Path, name: str) -> None:
+    began = time.monotonic()
+    with cache.layer(name, READY_MIB) as folder:
+        say("compiles the module, installs vmctl")
+        archive = _parts(image, folder)
+        say("boots it for the first time")
+        lab = Lab(folder, free_port(), Ready(image, image / "root.qcow2", folder / "state"))
+        try:
+            lab.boot(plug=False)
+            lab.send(archive, "/tmp/parts.tar")
+            lab.send(_demo_image(), "/var/lib/tessera/images/demo.qcow2")
+            script = (HOST / "first-boot").read_text()
+            lab.shell(f"cards={board.cards_parameter()}\n{script}", limit=240)
+            say("saves its state")
+            lab.save()
+        finally:
+            lab.kill()
+        archive.unlink()
+        (folder / "image").write_text(image.name)
+    say(f"lab made in {time.monotonic() - began:.0f} s")
+
+
+def _parts(image: Path, folder: Path) -> Path:
+    """An archive of what the lab gets beside its packages: module and virtual environment."""
+    wheels, archive = folder / "wheels", folder / "parts.tar"
+    shutil.copytree(_dependencies(), wheels)
+    _wheel(folder, wheels)
+    make: list[str | Path] = [*cache.as_root(), HOST / "make-parts", image / "kit", MODULE, wheels, archive]
+    call([*make, getpass.getuser()], seconds=PARTS_SECONDS)
+    shutil.rmtree(wheels)
+    return archive
+
+
+def _wheel(folder: Path, wheels: Path) -> None:
+    """Tessera's own, made from a copy: the tool leaves folders beside its sources."""
+    copy = folder / "source"
+    for name in ("vmctl", "portal"):
+        shutil.copytree(CHECKOUT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(CHECKOUT / name, copy / name)
+    call([*_pip("wheel"), "--no-deps", "--no-build-isolation", "-w", wheels, copy], seconds=PARTS_SECONDS)
+    shutil.rmtree(copy)
+
+
+def _dependencies() -> Path:
+    """vmctl's dependencies for the lab's Python at the versions of the lock, downloaded once."""
+    lock = (CHECKOUT / "requirements/run.txt").read_text()
+    pinned = re.findall(r"^([a-z0-9-]+==\S+)", lock, re.MULTILINE)
+    folder = cache.home() / f"wheels-{cache.hash_of(PYTHON, *NEEDED, *pinned)}"
+    if not folder.is_dir():
+        with cache.layer(folder.name, 100) as part:
+            (part / "pins").write_text("\n".join(pinned))
+            platform = ["--only-binary=:all:", f"--python-version={PYTHON}", "--implementation=cp"]
+            call([*_pip("download"), *platform, "-c", part / "pins", "-d", part, *NEEDED], seconds=PARTS_SECONDS)
+    return folder
+
+
+def _pip(verb: str) -> list[str]:
+    return [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check", verb]
+
+
+def _demo_image() -> Path:
+    """Made in the checkout, where `make run` has it, too."""
+    call([sys.executable, "-m", "scripts.demo_image", DEMO], cwd=CHECKOUT, seconds=PARTS_SECONDS)
+    return DEMO
+
+
+def say(line: str) -> None:
+    """One line of progress."""
+    print(f"lab: {line}", file=sys.stderr, flush=True)

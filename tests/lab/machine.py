@@ -1,0 +1,187 @@
+"""One running lab host: started from a saved state or cold, put back, and made to fail."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from tests.lab import board, cache, monitor, process
+from tests.lab.cache import Ready
+from tests.lab.errors import LabError
+from tests.lab.ssh import Keys, Line
+
+__all__ = ["Keys", "Lab", "LabError"]
+
+RESTORED = 40.0  # seconds until somebody can log in after a start from the saved state; two or three on an idle machine
+BOOTED = 240.0  # the same after a boot; twenty on an idle machine
+SAVED = 120.0
+
+
+@dataclass
+class Lab:
+    """A lab host that listens with its sshd on `port` of 127.0.0.1; its files are in `folder`."""
+
+    folder: Path
+    port: int
+    ready: Ready
+    lasting: bool = False
+    keys: Keys = field(init=False)
+    _line: Line = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.keys = self.ready.keys
+        self._line = Line(self.folder, self.port, self.keys)
+
+    @classmethod
+    def start(
+        cls, folder: Path, *, cold: bool = False, kernel: str = "", port: int = 0, lasting: bool = False,
+        ready: Ready | None = None,
+    ) -> Self:  # fmt: skip
+        """A lab in this folder from the cache.
+
+        `cold`: boots, with more words for its kernel. `port`: one of one's own choice. `lasting`: outlives this
+        process. `ready`: another saved state than that of the sources as they are now. Raises LabError where one runs
+        there already, where the lab was never made, or it does not come up.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        lab = cls(folder.absolute(), port or process.free_port(), ready or cache.ready(), lasting)
+        if cold or kernel:
+            lab.boot(kernel)
+        else:
+            lab.restore()
+        return lab
+
+    @classmethod
+    def found(cls, folder: Path) -> Self | None:
+        """The lab that runs in a folder, whoever started it; None: none does."""
+        if process.running(folder) is None:
+            return None
+        return cls(folder.absolute(), int((folder / "port").read_text()), cache.ready(), lasting=True)
+
+    # -- its state
+
+    def reset(self) -> None:
+        """As at its start from the saved state: nothing is left of what was done. A few seconds."""
+        self.kill()
+        self.restore()
+
+    def power_cycle(self) -> None:
+        """As if somebody pressed reset: it boots anew, with what was on its disk and its cards where they were."""
+        before = self.shell("cat /proc/sys/kernel/random/boot_id")
+        self._line.close()
+        monitor.ask(self.folder, "system_reset")
+        end = time.monotonic() + BOOTED
+        while True:
+            self._line.wait(max(end - time.monotonic(), 1.0))
+            if self.shell("cat /proc/sys/kernel/random/boot_id") != before:
+                break
+            self._line.close()
+        self._settle()
+
+    def stop(self) -> None:
+        """End it; its disk goes, its logs stay."""
+        self.kill()
+        for name in ("disk.qcow2", "port", "pid", monitor.SOCKET):
+            (self.folder / name).unlink(missing_ok=True)
+
+    def kill(self) -> None:
+        """End its process at once."""
+        self._line.close()
+        process.kill(self.folder)
+
+    # -- within
+
+    def shell(self, script: str, *, limit: float = 30) -> str:
+        """Standard output of a script, run as root until its first failure; never the portal's way.
+
+        Raises LabError with all output where it fails or is not done in `limit` seconds: that is watched from here, so
+        a lab that hangs keeps nobody.
+        """
+        return self._line.run(script, limit=limit)
+
+    def send(self, file: Path, path: str, *, limit: float = 60) -> None:
+        """A file of this machine under a path of the lab's."""
+        self._line.run(f"cat > '{path}'", limit=limit, stdin=file)
+
+    def wait_ssh(self, seconds: float) -> None:
+        """Until somebody can log in. Raises LabError."""
+        self._line.wait(seconds)
+
+    # -- faults
+
+    def freeze(self) -> None:
+        """Its processors stand still; connections stay open and nobody answers."""
+        monitor.ask(self.folder, "stop")
+
+    def thaw(self) -> None:
+        monitor.ask(self.folder, "cont")
+
+    def cut(self) -> None:
+        """The network cable is out."""
+        monitor.ask(self.folder, "set_link", name="link", up=False)
+
+    def mend(self) -> None:
+        monitor.ask(self.folder, "set_link", name="link", up=True)
+
+    def kill_libvirtd(self) -> None:
+        """By SIGKILL; systemd starts it again."""
+        self.shell("pkill -KILL -x libvirtd")
+
+    # -- starting
+
+    def restore(self) -> None:
+        """Start from the saved state."""
+        state = str(self.ready.state).replace("'", "'\\''")
+        self._spawn("", incoming=f"exec:cat '{state}'")
+        self._until("paused", RESTORED, "query-status")  # as it was when it was saved
+        self.thaw()
+        self._plug()
+        self._line.wait(RESTORED)
+        self._settle()
+
+    def boot(self, words: str = "", *, plug: bool = True) -> None:
+        """Start with more words for the kernel. `plug`: with the cards that can only be plugged in later."""
+        self._spawn(words)
+        self._line.wait(BOOTED)
+        if plug:
+            self._plug()
+            self._settle()
+
+    def save(self) -> None:
+        """Write memory and devices to the file of the saved state and end; the disk stays as it was then."""
+        self._line.close()
+        monitor.ask(self.folder, "stop")
+        monitor.ask(self.folder, "migrate-set-parameters", **{"max-bandwidth": 2**40})
+        monitor.ask(self.folder, "migrate", uri=f"exec:cat > '{self.ready.state}'")
+        self._until("completed", SAVED, "query-migrate")
+        monitor.ask(self.folder, "quit")
+        process.await_end(self.folder, SAVED)
+
+    def _until(self, wanted: str, seconds: float, question: str) -> None:
+        end = time.monotonic() + seconds
+        while (told := monitor.ask(self.folder, question).get("status")) != wanted:
+            if told == "failed" or time.monotonic() > end:
+                raise LabError(f"QEMU is not {wanted} in {seconds:g} s, but {told}; see {self.folder}/qemu.log.")
+            time.sleep(0.05)
+
+    def _plug(self) -> None:
+        for _, name, port in board.HOT:
+            monitor.human(self.folder, f"device_add {board.hot_card(name, port)}")
+
+    def _settle(self) -> None:
+        """Set the clock, which is as old as the saved state, and wait until every card is on its driver."""
+        cards = " ".join(f"/sys/bus/pci/devices/{card.address}/driver" for card in board.CARDS)
+        wait = f"for n in $(seq 150); do ls -d {cards} >/dev/null 2>&1 && exit; sleep 0.1; done; ls -d {cards}"
+        self.shell(f"date -u -s @{time.time():.3f} >/dev/null\n{wait}", limit=60)
+
+    def _spawn(self, words: str, *, incoming: str = "") -> None:
+        base = self.ready
+        disk = self.folder / "disk.qcow2"
+        if process.running(self.folder) is None:
+            disk.unlink(missing_ok=True)
+            base.new_disk(disk)
+        (self.folder / "port").write_text(f"{self.port}\n")
+        line = board.command(self.port, str(base.kernel), str(base.initrd), words, incoming=incoming)
+        process.start(self.folder, line, lasting=self.lasting)

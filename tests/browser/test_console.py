@@ -12,14 +12,9 @@ from portal.bookings.models import Reservation
 from portal.bookings.states import Status
 from portal.consoles.models import ConsoleTicket
 from tests import make
+from tests.browser.canvas import middle
 from tests.browser.conftest import Backstage, OpenPage
 from tests.browser.screen import HEIGHT, WIDTH, Screens
-
-MIDDLE = """() => {
-  const canvas = document.querySelector("#screen canvas");
-  if (!canvas || !canvas.width) return null;
-  return [...canvas.getContext("2d").getImageData(canvas.width / 2, canvas.height / 2, 1, 1).data].slice(0, 3);
-}"""
 
 
 @pytest.fixture
@@ -43,7 +38,7 @@ def enter(page: Page, running: Reservation) -> None:
 
 
 def shows(page: Page, colour: tuple[int, int, int]) -> None:
-    wait_for(lambda: page.evaluate(MIDDLE) == list(colour), page, f"colour {colour}")
+    wait_for(lambda: middle(page) == colour, page, f"colour {colour}")
 
 
 def test_the_screen_is_shown_and_takes_keys(

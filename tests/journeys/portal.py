@@ -180,25 +180,26 @@ def drop_database(url: str, beside: str) -> None:
     subprocess.run(["psql", "-Xqc", f"drop database {name} with (force)", beside], check=True, timeout=30)
 
 
-def prepared(folder: Path, **settings: str) -> Portal:
-    """Migrated, with demo data; nothing runs yet.  Ticks and slots are short, so that a test need not wait."""
+def settings_of(folder: Path, **more: str) -> dict[str, str]:
+    """Of a portal with an empty database.  Ticks and slots are short, so that a test need not wait."""
     port = free_port()
-    portal = Portal(
-        {
-            "PORT": str(port),
-            "DEBUG": "0",
-            "SECRET_KEY": uuid.uuid4().hex * 2,
-            "DATABASE_URL": new_database(os.environ["DATABASE_URL"]),
-            "PUBLIC_ORIGINS": f"http://127.0.0.1:{port}",
-            "VAR_DIR": str(folder),
-            "STORAGE_DIR": os.environ["STORAGE_DIR"],
-            "SLOT_MINUTES": "1",
-            "TICK_SECONDS": "2",
-            "STOP_GRACE_SECONDS": "20",
-        }
-        | settings,
-        folder,
-    )
+    return {
+        "PORT": str(port),
+        "DEBUG": "0",
+        "SECRET_KEY": uuid.uuid4().hex * 2,
+        "DATABASE_URL": new_database(os.environ["DATABASE_URL"]),
+        "PUBLIC_ORIGINS": f"http://127.0.0.1:{port}",
+        "VAR_DIR": str(folder),
+        "STORAGE_DIR": os.environ["STORAGE_DIR"],
+        "SLOT_MINUTES": "1",
+        "TICK_SECONDS": "2",
+        "STOP_GRACE_SECONDS": "20",
+    } | more
+
+
+def prepared(folder: Path, **settings: str) -> Portal:
+    """Migrated, with demo data; nothing runs yet."""
+    portal = Portal(settings_of(folder, **settings), folder)
     portal.manage("migrate", "--no-input", "-v0")
     portal.manage("demo_data")
     return portal

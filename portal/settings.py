@@ -29,6 +29,7 @@ LIBVIRT_URI = env.text("LIBVIRT_URI", "qemu:///system")
 
 # Folders, and one file
 VAR_DIR = env.folder("VAR_DIR", BASE_DIR / "var")
+SSH_DIR = env.folder("SSH_DIR", VAR_DIR / "ssh")
 RUN_DIR = env.folder("RUN_DIR", Path("/run/tessera") / INSTANCE)
 IMAGES_DIR = env.folder("IMAGES_DIR", VAR_DIR / "images")
 STORAGE_DIR = env.folder("STORAGE_DIR", VAR_DIR / "storage")
@@ -186,5 +187,10 @@ LOGGING = {
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["stderr"], "level": LOG_LEVEL},
-    "loggers": {"django": {"handlers": [], "propagate": True, "level": LOG_LEVEL}},
+    "loggers": {
+        "django": {"handlers": [], "propagate": True, "level": LOG_LEVEL},
+        "paramiko": {
+            "level": "CRITICAL"
+        },  # the gateway turns every failure into a sentence; here it would be a traceback
+    },
 }

@@ -8,18 +8,31 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 from django.conf import settings
 
-from portal.gateway import child
-from portal.gateway.child import command
+from portal.gateway import child, ssh
 from portal.gateway.errors import GatewayError
 from portal.gateway.screen import ByteStream, ConsoleChild
+from portal.gateway.ssh.keys import public_keys
+from portal.gateway.ssh.opening import host_key_of
 from portal.host_address import HostAddress
 
-__all__ = ["ByteStream", "GatewayError", "HostAddress", "apply", "command", "gpus", "observe", "open_console"]
+__all__ = [
+    "ByteStream",
+    "GatewayError",
+    "HostAddress",
+    "apply",
+    "command",
+    "gpus",
+    "host_key_of",
+    "observe",
+    "open_console",
+    "public_keys",
+]
 
 Report = dict[str, Any]  # docs/schemas/report.schema.json
 Desired = Mapping[str, Any]  # docs/schemas/desired.schema.json
@@ -30,22 +43,26 @@ CONSOLE_OPEN_SECONDS = 10  # until the screen's first bytes
 
 def observe(address: HostAddress) -> Report:
     """What is on the host now; changes nothing."""
-    return _call(address, "observe", limit=LOOK_SECONDS)
+    return _look(address, "observe")
 
 
 def gpus(address: HostAddress) -> dict[str, Any]:
     """The host's GPUs and what they can be divided into."""
-    return _call(address, "gpus", limit=LOOK_SECONDS)
+    return _look(address, "gpus")
 
 
 def apply(address: HostAddress, desired: Desired) -> Report:
     """Bring the host to the desired state; the report says what was done and what is there now."""
-    return _call(address, "apply", limit=settings.APPLY_TIMEOUT_SECONDS, given=desired, accepted=(0, 1, 3))
+    limit = settings.APPLY_TIMEOUT_SECONDS
+    if address.ssh:
+        return ssh.call(address, "apply", limit=limit, given=desired, accepted=(0, 1, 3), patient=True)
+    return child.call(address, "apply", limit=limit, given=desired, accepted=(0, 1, 3))
 
 
 async def open_console(address: HostAddress, machine: UUID) -> ByteStream:
     """The machine's screen. Returned only once the screen has spoken; otherwise GatewayError."""
-    stream = await ConsoleChild.start(command(address, "console", "--machine", str(machine)))
+    words = await asyncio.to_thread(command, address, "console", "--machine", str(machine))
+    stream = await ConsoleChild.start(words, partial(ssh.complaint, address))
     try:
         async with asyncio.timeout(CONSOLE_OPEN_SECONDS):
             await stream.wait_for_greeting()
@@ -60,7 +77,14 @@ async def open_console(address: HostAddress, machine: UUID) -> ByteStream:
     return stream
 
 
-def _call(
-    address: HostAddress, verb: str, *, limit: float, given: Desired | None = None, accepted: tuple[int, ...] = (0,)
-) -> dict[str, Any]:
-    return child.call(address, verb, limit=limit, given=given, accepted=accepted)
+def command(address: HostAddress, verb: str, *arguments: str) -> list[str]:
+    """The argument list for one verb; no shell ever sees it."""
+    if address.ssh:
+        return ssh.command(address.ssh, ssh.remote_words(verb, *arguments))
+    return child.command(address, verb, *arguments)
+
+
+def _look(address: HostAddress, verb: str) -> dict[str, Any]:
+    if address.ssh:
+        return ssh.call(address, verb, limit=LOOK_SECONDS, given=None, accepted=(0,), patient=False)
+    return child.call(address, verb, limit=LOOK_SECONDS, given=None, accepted=(0,))

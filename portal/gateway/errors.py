@@ -6,7 +6,11 @@ from typing import Any
 
 
 class GatewayError(Exception):
-    """A call that did not work. code: vmctl's, or no_program, timeout, garbage, no_screen; retry: may yet work."""
+    """A call that did not work. retry: it may yet work.
+
+    code: vmctl's own, or no_program, timeout, garbage, failed, no_screen; and over SSH unreachable, refused, handshake,
+    host_key, key_refused, no_key, not_allowed, silent, lost.
+    """
 
     def __init__(self, code: str, what: str, remedy: str, retry: bool) -> None:
         super().__init__(what)
@@ -14,6 +18,10 @@ class GatewayError(Exception):
         self.what = what
         self.remedy = remedy
         self.retry = retry
+
+    def again(self) -> GatewayError:
+        """The same, for another caller."""
+        return GatewayError(self.code, self.what, self.remedy, self.retry)
 
     def as_dict(self) -> dict[str, Any]:
         """As it is stored with the host and shown to operators."""
@@ -34,7 +42,7 @@ def no_program(program: str, error: OSError) -> GatewayError:
     """What should be started here is not there."""
     return GatewayError(
         "no_program",
-        f"vmctl cannot be started ({program}: {error.strerror}).",
-        "Install the portal again, or look at its Python.",
+        f"{program} cannot be started: {error.strerror}.",
+        "Install the portal again: its Python starts vmctl, and ssh is of the package openssh-client.",
         False,
     )

@@ -6,11 +6,16 @@ import asyncio
 import socket
 import subprocess
 import tempfile
+from collections.abc import Callable
 from typing import IO, Protocol
 
 from portal.gateway import answers, child
+from portal.gateway.errors import GatewayError
 
 CHUNK = 64 * 1024  # bytes of a console read at once, and what may wait on either side
+
+Complaint = Callable[[int, str], GatewayError | None]
+"""What a child's exit status and error output mean, if it is not for vmctl to say."""
 
 
 class ByteStream(Protocol):
@@ -38,15 +43,17 @@ class ConsoleChild:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         said: IO[bytes],
+        complaint: Complaint,
     ) -> None:
         self._process = process
         self._reader = reader
         self._writer = writer
         self._said = said
+        self._complaint = complaint
         self._greeting = b""
 
     @classmethod
-    async def start(cls, words: list[str]) -> ConsoleChild:
+    async def start(cls, words: list[str], complaint: Complaint) -> ConsoleChild:
         """Start the child; its standard input and output are the other end of our socket."""
         ours, theirs = socket.socketpair()
         said = tempfile.TemporaryFile()  # noqa: SIM115  closed with the stream
@@ -59,7 +66,7 @@ class ConsoleChild:
                 raise
         ours.setblocking(False)
         reader, writer = await asyncio.open_connection(sock=ours, limit=CHUNK)
-        return cls(process, reader, writer, said)
+        return cls(process, reader, writer, said, complaint)
 
     async def wait_for_greeting(self) -> None:
         """Return with the screen's first bytes in hand; a child that ends before has said why on its error output."""
@@ -68,6 +75,9 @@ class ConsoleChild:
             return
         status = await asyncio.to_thread(self._process.wait)
         said = child.text(self._said)
+        trouble = self._complaint(status, said)
+        if trouble:
+            raise trouble
         answers.read(status, said, said, answers=(), what="console")
 
     async def read(self) -> bytes:

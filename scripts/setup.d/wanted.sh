@@ -47,12 +47,14 @@ wanted() {
     want xorriso program xorriso
     want ca-certificates test -f /etc/ssl/certs/ca-certificates.crt
     want procps program ps
+    want openssh-client program ssh
     local package
     while read -r package; do
         want "$package" installed "$package"
     done <scripts/demo_image/packages.txt
     if [ "$1" = test ]; then
         want chromium has_browser
+        want openssh-server program sshd
     fi
     # The same package may bring several things.
     [ ${#missing[@]} -eq 0 ] || mapfile -t missing < <(printf '%s\n' "${missing[@]}" | sort -u)

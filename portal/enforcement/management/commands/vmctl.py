@@ -6,6 +6,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from portal import gateway
+from portal.gateway import GatewayError
 from portal.inventory.models import Host
 
 
@@ -21,6 +22,10 @@ class Command(BaseCommand):
         host = Host.objects.filter(name=options["name"], removed=None).first()
         if host is None:
             raise CommandError(f"There is no host {options['name']}.")
-        words = gateway.command(host.address, *options["words"])
-        words.remove("--json")  # a person reads it
-        os.execv(words[0], words)
+        try:
+            words = gateway.command(host.address, *options["words"])
+        except GatewayError as error:
+            raise CommandError(f"{error.what} {error.remedy}") from error
+        if not host.address.ssh:
+            words.remove("--json")  # a person reads it; over SSH nothing else is offered
+        os.execvp(words[0], words)

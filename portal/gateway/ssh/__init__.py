@@ -1,0 +1,9 @@
+"""vmctl on another machine, over SSH: paramiko for the verbs, OpenSSH's client as a child for the bytes of screens.
+
+Only our own keys and the pinned host key count: no agent, no password, nobody's ~/.ssh, no question without an answer.
+"""
+
+from portal.gateway.ssh.call import call
+from portal.gateway.ssh.client import command, complaint, remote_words
+
+__all__ = ["call", "command", "complaint", "remote_words"]

@@ -3,6 +3,7 @@
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
@@ -17,7 +18,8 @@ from portal.accounts.people import person
 from portal.enforcement import actions
 from portal.enforcement.models import HostState
 from portal.errors import Refused
-from portal.inventory import sight
+from portal.host_address import fingerprint
+from portal.inventory import release, sight
 from portal.inventory.models import GPU, Host
 from portal.machines.models import VirtualMachine
 
@@ -46,6 +48,11 @@ def _row(host: Host) -> dict[str, Any]:
     return {
         "host": host,
         "state": state,
+        "ssh": host.address.ssh,
+        "fingerprint": fingerprint(host.host_key) if host.host_key else "",
+        "calling": state.lease_until is not None and state.lease_until > clock.now(),
+        "vmctl": report.get("vmctl"),
+        "differs": release.difference(str(report.get("vmctl") or ""), settings.VERSION) if report else "",
         "word": word,
         "tone": tone,
         "asked": VirtualMachine.objects.filter(pk__in=state.needs_confirmation).select_related("owner"),
@@ -107,7 +114,7 @@ def _clock(state: HostState) -> str:
 def confirm(request: HttpRequest, name: str) -> HttpResponse:
     """Let exactly the machines named in the form be stopped."""
     operator = _operator(request)
-    host = get_object_or_404(Host, name=name)
+    host = get_object_or_404(Host, name=name, removed=None)
     try:
         actions.confirm_stops(
             host, [UUID(text) for text in request.POST.getlist("machine")], by=operator, now=clock.now()
@@ -118,6 +125,17 @@ def confirm(request: HttpRequest, name: str) -> HttpResponse:
         messages.error(request, refused.detail)
     else:
         messages.success(request, "Confirmed. These machines are stopped with the next call to the host.")
+    return redirect("enforcement:hosts")
+
+
+@login_required
+@require_POST
+def call(request: HttpRequest, name: str) -> HttpResponse:
+    """Test the connection: the service itself calls the host now, and the page shows what came of it."""
+    operator = _operator(request)
+    host = get_object_or_404(Host, name=name, removed=None)
+    actions.ask_look(host, by=operator, now=clock.now())
+    messages.success(request, f"{host} is being called. What it answers shows here in a moment.")
     return redirect("enforcement:hosts")
 
 

@@ -1,6 +1,6 @@
 # What to type.  Everything else is in scripts/.
 
-.PHONY: run test check bench gpu-check collect-host screenshots lock clean
+.PHONY: run test check wheel bench gpu-check collect-host screenshots lock clean
 python := .venv/bin/python
 
 run:  ## set-up, then the whole portal; Ctrl-C ends it
@@ -14,6 +14,10 @@ test:  ## set-up, then all tests with private services
 check:  ## what needs no service: style, types, import contracts, house rules, migrations
 	@scripts/setup test
 	@scripts/check
+
+wheel:  ## set-up, then dist/tessera-VERSION-py3-none-any.whl, which needs no npm where it is installed
+	@scripts/setup run
+	@scripts/wheel
 
 bench:  ## benchmarks, one JSON object a line; ONLY=name for one
 	@scripts/setup test >&2

@@ -12,6 +12,9 @@ from vmctl import __version__
 
 VERSION = __version__
 BASE_DIR = Path(__file__).resolve().parent.parent
+# In a checkout templates and static files lie beside the code; a wheel (scripts/wheel) has them inside the package
+PACKED = BASE_DIR / "portal" / "pages"
+PAGES_DIR = PACKED if PACKED.is_dir() else BASE_DIR
 INSTANCE = env.instance(BASE_DIR)
 
 # Where it listens and who may come in
@@ -28,7 +31,7 @@ REDIS_URL = env.redis("REDIS_URL", "redis://127.0.0.1:6379/0")
 LIBVIRT_URI = env.text("LIBVIRT_URI", "qemu:///system")
 
 # Folders, and one file
-VAR_DIR = env.folder("VAR_DIR", BASE_DIR / "var")
+VAR_DIR = env.folder("VAR_DIR", Path("/var/lib/tessera") if PACKED.is_dir() else BASE_DIR / "var")
 SSH_DIR = env.folder("SSH_DIR", VAR_DIR / "ssh")
 RUN_DIR = env.folder("RUN_DIR", Path("/run/tessera") / INSTANCE)
 IMAGES_DIR = env.folder("IMAGES_DIR", VAR_DIR / "images")
@@ -101,7 +104,7 @@ ASGI_APPLICATION = "portal.asgi.application"
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
-        "DIRS": [BASE_DIR / "templates"],
+        "DIRS": [PAGES_DIR / "templates"],
         "APP_DIRS": True,
         "OPTIONS": {
             "context_processors": [
@@ -147,7 +150,7 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = 1024 * 1024
 
 # Static files come from the checkout or the wheel as they are: no collecting step that can be forgotten
 STATIC_URL = "/static/"
-STATICFILES_DIRS = [BASE_DIR / "static"] if (BASE_DIR / "static").is_dir() else []
+STATICFILES_DIRS = [PAGES_DIR / "static"] if (PAGES_DIR / "static").is_dir() else []
 WHITENOISE_USE_FINDERS = True
 # Whitenoise hands out files as synchronous iterators; Django reads them whole, which for files of this size is well
 warnings.filterwarnings("ignore", message="StreamingHttpResponse must consume synchronous iterators")
@@ -189,8 +192,7 @@ LOGGING = {
     "root": {"handlers": ["stderr"], "level": LOG_LEVEL},
     "loggers": {
         "django": {"handlers": [], "propagate": True, "level": LOG_LEVEL},
-        "paramiko": {
-            "level": "CRITICAL"
-        },  # the gateway turns every failure into a sentence; here it would be a traceback
+        # The gateway turns each of its failures into a sentence; its own words would be tracebacks
+        "paramiko": {"level": "CRITICAL"},
     },
 }

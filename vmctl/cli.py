@@ -49,6 +49,7 @@ def place(
     host: options.HostName = "",
     root: options.Root = Path("/"),
     layout: options.Layout = "",
+    version: options.Version = False,
     debug: options.Debug = False,
 ) -> None:
     """Makes it so, on one host."""

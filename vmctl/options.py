@@ -7,7 +7,7 @@ from uuid import UUID
 
 import typer
 
-from vmctl import serve
+from vmctl import __version__, serve
 from vmctl.errors import Code, VmctlError, bad_input
 
 LARGEST_DOCUMENT = 32 * 2**20
@@ -29,6 +29,12 @@ def _place(name: str, variable: str, text: str) -> typer.models.OptionInfo:
     return _from(name, variable, text, callback=named, readable=False)
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        print(__version__)
+        raise typer.Exit
+
+
 # The place ----------------------------------------------------------------------------------------
 
 LibvirtURI = Annotated[str, _from("--libvirt-uri", "LIBVIRT_URI", "Where libvirt listens.")]
@@ -43,6 +49,7 @@ LicenceToken = Annotated[
 HostName = Annotated[str, _from("--host", "VMCTL_HOST", "This host's name at the portal.")]
 Root = Annotated[Path, _place("--root", "VMCTL_ROOT", "Where the file system begins.")]
 Layout = Annotated[str, _from("--simulate", "VMCTL_SIMULATE", "Simulate these GPUs below --root.")]
+Version = Annotated[bool, typer.Option("--version", is_eager=True, callback=_version, help="Print the release.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show where a bug happened.")]
 
 # The verbs ----------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from portal.host_address import SSHAddress, fingerprint
 from portal.inventory import actions as inventory
 from portal.inventory.models import Host, HostKind
 from tests import make
-from tests.portal.inventory.test_hosts import KEY
+from tests.portal.inventory.answering import KEY
 from tests.portal.pages.conftest import LogIn
 
 

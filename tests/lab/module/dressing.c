@@ -117,6 +117,15 @@ static void restore_ids(struct dress *dress)
 	function->revision = dress->revision;
 }
 
+static void take_off(struct dress *dress)
+{
+	scoped_guard(mutex, &dresses_lock)
+		list_del(&dress->link);
+	config_space_take_off(dress->function);
+	restore_ids(dress);
+	kfree(dress);
+}
+
 static int dress_function(struct pci_dev *function)
 {
 	struct card *card = function->is_virtfn ? card_of(function->physfn) : NULL;
@@ -144,9 +153,12 @@ static int dress_function(struct pci_dev *function)
 	}
 	scoped_guard(mutex, &dresses_lock)
 		list_add_tail(&dress->link, &dresses);
-	if (model)
-		ret = lab_add(card);
-	if (model && !ret)
+	if (!model)
+		return 0;
+	ret = lab_add(card);
+	if (ret)
+		take_off(dress);
+	else
 		pci_info(function, "NVRM: wears the ids of a %s\n", model->name);
 	return ret;
 }
@@ -156,11 +168,7 @@ static void undress(struct dress *dress)
 {
 	if (dress->card == &dress->own_card)
 		lab_remove(dress->card);
-	scoped_guard(mutex, &dresses_lock)
-		list_del(&dress->link);
-	config_space_take_off(dress->function);
-	restore_ids(dress);
-	kfree(dress);
+	take_off(dress);
 }
 
 static int on_bus_event(struct notifier_block *block, unsigned long event, void *data)

@@ -26,6 +26,18 @@ static bool is_parent(const struct pci_dev *function, const struct card *card)
 	return card->model->way == (function->is_virtfn ? MDEV_ON_VFS : MDEV_ON_PF);
 }
 
+static int offer(struct pci_dev *function, struct card *card)
+{
+	int ret = function->is_virtfn ? 0 : proc_add(card);
+
+	if (ret || !is_parent(function, card))
+		return ret;
+	ret = mediated_parent_add(function, card);
+	if (ret && !function->is_virtfn)
+		proc_drop(card);
+	return ret;
+}
+
 /* Real boards of the vendor's are left alone: they wear nothing of ours. */
 static int nvidia_probe(struct pci_dev *function, const struct pci_device_id *id)
 {
@@ -39,9 +51,9 @@ static int nvidia_probe(struct pci_dev *function, const struct pci_device_id *id
 	if (is_vfio_function(function, card))
 		return function_add(function, card);
 	ret = pci_enable_device(function);
-	if (ret || !is_parent(function, card))
+	if (ret)
 		return ret;
-	ret = mediated_parent_add(function, card);
+	ret = offer(function, card);
 	if (ret)
 		pci_disable_device(function);
 	return ret;
@@ -59,6 +71,8 @@ static void nvidia_remove(struct pci_dev *function)
 		mediated_parent_remove(function);
 	if (pci_num_vf(function))
 		pci_disable_sriov(function);
+	if (!function->is_virtfn)
+		proc_drop(card);
 	pci_disable_device(function);
 }
 
@@ -76,10 +90,13 @@ struct pci_driver nvidia_driver = {
 
 static int __init nvidia_init(void)
 {
-	int ret = mediated_start();
+	int ret = proc_start();
 
 	if (ret)
 		return ret;
+	ret = mediated_start();
+	if (ret)
+		goto no_mediated;
 	ret = dressing_start(cards);
 	if (ret)
 		goto no_dressing;
@@ -92,6 +109,8 @@ no_driver:
 	dressing_stop();
 no_dressing:
 	mediated_stop();
+no_mediated:
+	proc_stop();
 	return ret;
 }
 
@@ -100,6 +119,7 @@ static void __exit nvidia_exit(void)
 	pci_unregister_driver(&nvidia_driver);
 	dressing_stop();
 	mediated_stop();
+	proc_stop();
 }
 
 module_init(nvidia_init);

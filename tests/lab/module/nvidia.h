@@ -50,12 +50,16 @@ const struct vgpu_type *model_type(const struct model *model, u32 id);
 
 /* card.c: who has how much of a card */
 
+struct proc_dir_entry;
+
 struct card {
 	const struct model *model;
 	struct pci_dev *pdev;	/* the physical function */
 	struct mutex lock;
 	struct list_head shares;
 	bool lost;		/* written under the lock, read anywhere */
+	bool unbind_locked;	/* of proc.c, for nobody else */
+	struct proc_dir_entry *proc;
 };
 
 #define PARAMS_SIZE 256
@@ -120,7 +124,7 @@ const struct vgpu_type *mediated_type(struct mdev_type *type);
 struct card *mediated_card(struct mdev_type *type);
 struct pci_dev *mediated_function(struct mdev_type *type);
 
-/* vgpu.c: a mediated device as a machine sees it */
+/* vgpu.c: a mediated device; vgpu.h has what it consists of */
 
 int vgpu_probe(struct mdev_device *mdev);
 void vgpu_remove(struct mdev_device *mdev);
@@ -150,6 +154,13 @@ int vfs_set(struct card *card, u32 count);
 
 int lab_add(struct card *card);
 void lab_remove(struct card *card);
+
+/* proc.c: what the vendor's driver shows under /proc */
+
+int proc_start(void);
+void proc_stop(void);
+int proc_add(struct card *card);
+void proc_drop(struct card *card);
 
 /* faults.c: what goes wrong on demand */
 

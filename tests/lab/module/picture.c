@@ -2,6 +2,7 @@
 /* What a share shows: a field of its own colour with its type and name in white, so that a test knows whose it is. */
 
 #include <linux/font.h>
+#include <linux/mm.h>
 #include <linux/string.h>
 #include <linux/uaccess.h>
 #include <linux/vfio.h>
@@ -64,6 +65,8 @@ int picture_mmap(void *picture, struct vm_area_struct *vma)
 {
 	unsigned long pages = PICTURE_SPACE >> PAGE_SHIFT;
 
+	if (!(vma->vm_flags & VM_SHARED))
+		return -EINVAL;
 	return remap_vmalloc_range(vma, picture, vma->vm_pgoff & (pages - 1));
 }
 

@@ -19,7 +19,7 @@ from tests.portal.inventory.answering import KEY
 CHECKS = Path(__file__).with_name("reading.js").read_text()
 TROUBLE = {
     "code": "host_key",
-    "what": "gpu-with-a-long-name.laboratory.example.org shows the host key SHA256:" + "b" * 43 + ", not the pinned one.",
+    "what": f"gpu-with-a-long-name.laboratory.example.org shows the host key SHA256:{'b' * 43}, not the pinned one.",
     "remedy": "Compare it with the host's own; only if it is the same: manage.py change_host gpu1 --fingerprint …",
     "retry": False,
 }

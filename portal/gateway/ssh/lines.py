@@ -13,6 +13,7 @@ from portal.host_address import HostAddress, SSHAddress
 
 LONGEST_PAUSE = 60.0  # seconds
 STEEPEST_PAUSE = 12  # times what the last attempt took
+MOST_DOUBTFUL = 16  # hosts that did not answer last time are tried at once; a worker has 32 threads
 
 
 @dataclass
@@ -29,11 +30,22 @@ class Place:
     pause_until: float = 0.0
     error: GatewayError | None = None
 
+    def fail(self, error: GatewayError, took: float) -> None:
+        """Remember an attempt that failed after so many seconds."""
+        self.error, self.failed_at = error, time.monotonic()
+        self.failures += 1
+        self.pause_until = self.failed_at + pause(took, self.failures)
+
     def give_up(self) -> None:
         """A connection that is just being opened is given up by whoever opens it."""
         self.is_given_up = True
         if self.line:
             self.line.leave()
+
+
+def pause(took: float, failures: int) -> float:
+    """Seconds until a patient caller tries again, after an attempt that took so many; next to none if it took none."""
+    return min(took * min(1 << failures, STEEPEST_PAUSE), LONGEST_PAUSE)
 
 
 class Lines:
@@ -42,13 +54,14 @@ class Lines:
     def __init__(self) -> None:
         self._places: dict[str, Place] = {}
         self._lock = threading.Lock()  # never held while anything is waited for
+        self._doubtful = threading.BoundedSemaphore(MOST_DOUBTFUL)
 
     def line(self, address: HostAddress, *, patient: bool) -> Line:
         """A connection that answers. patient: a host that keeps not answering is asked more seldom.
 
         Such a host costs its caller seconds, at every tick. With many of them no worker thread would be left for the
         others; so after every attempt that took long there is a pause, growing to a minute, in which the same error is
-        told at once. Whoever asks by hand is not patient.
+        told at once, and only so many are tried at the same time. Whoever asks by hand is not patient.
         """
         place = self._place(address)
         came = time.monotonic()
@@ -60,7 +73,14 @@ class Lines:
                 place.line = None
             if place.error and (place.failed_at > came or (patient and time.monotonic() < place.pause_until)):
                 raise place.error.again()
-            return self._open(place)
+            if not (patient and place.error):
+                return self._open(place)
+            if not self._doubtful.acquire(blocking=False):
+                raise place.error.again()
+            try:
+                return self._open(place)
+            finally:
+                self._doubtful.release()
 
     def _place(self, address: HostAddress) -> Place:
         if address.ssh is None:
@@ -79,10 +99,7 @@ class Lines:
         try:
             line = Line(logged_in(place.address, place.ssh))
         except GatewayError as error:
-            place.error, place.failed_at = error, time.monotonic()
-            place.failures += 1
-            pause = (place.failed_at - began) * min(2**place.failures, STEEPEST_PAUSE)
-            place.pause_until = place.failed_at + min(pause, LONGEST_PAUSE)
+            place.fail(error, time.monotonic() - began)
             raise
         place.line, place.error, place.failures = line, None, 0
         if place.is_given_up:

@@ -7,7 +7,9 @@ import errno
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+
+Port = AbstractContextManager[int]
 
 
 @contextmanager

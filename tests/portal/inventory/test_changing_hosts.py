@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -126,3 +128,17 @@ def test_a_removed_host_comes_back_as_itself(world: World, there: Answering) -> 
 def test_a_look_at_once_is_for_operators(world: World) -> None:
     with pytest.raises(Refused):
         enforcement.ask_look(world.host, by=world.people.ada, now=at(1))
+
+
+def test_a_host_over_ssh_is_asked_by_hand_with_the_same_words(
+    db: None, there: Answering, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(settings, "SSH_DIR", tmp_path)
+    started: list[list[str]] = []
+    monkeypatch.setattr(os, "execvp", lambda program, words: started.append(words))
+    add()
+    call_command("vmctl", "gpu1", "gpus")
+    assert started[0][0] == "ssh"
+    assert started[0][-3:] == ["--", "gpu1.example.org", "gpus"]
+    assert "is not asked for over SSH" in refusal("vmctl", "gpu1", "gpus; touch x")
+    assert refusal("vmctl", "gpu2", "gpus") == "There is no host gpu2."

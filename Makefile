@@ -1,7 +1,8 @@
 # What to type.  Everything else is in scripts/.
 
-.PHONY: run test check wheel bench gpu-check collect-host screenshots lock clean
+.PHONY: run test check wheel lab lab-stop test-lab bench gpu-check collect-host screenshots lock clean
 python := .venv/bin/python
+export XDG_CACHE_HOME ?= $(HOME)/.cache
 
 run:  ## set-up, then the whole portal; Ctrl-C ends it
 	@scripts/setup run
@@ -18,6 +19,18 @@ check:  ## what needs no service: style, types, import contracts, house rules, m
 wheel:  ## set-up, then dist/tessera-VERSION-py3-none-any.whl, which needs no npm where it is installed
 	@scripts/setup run
 	@scripts/wheel
+
+lab:  ## set-up, then a GPU host without a GPU (tests/lab/README.md), as host `lab` of the portal that `make run` runs
+	@scripts/setup lab
+	@$(python) -m tests.lab join
+
+lab-stop:  ## ends that host, and says what stays of it in the portal
+	@$(python) -m tests.lab stop
+
+test-lab:  ## set-up, then the tests against that host, with private services
+	@scripts/setup lab
+	@$(python) -m tests.lab build
+	@$(python) -m scripts.stack with postgres,redis,libvirt -- $(python) -m pytest tests/lab $(ARGS)
 
 bench:  ## benchmarks, one JSON object a line; ONLY=name for one
 	@scripts/setup test >&2

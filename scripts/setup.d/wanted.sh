@@ -52,9 +52,15 @@ wanted() {
     while read -r package; do
         want "$package" installed "$package"
     done <scripts/demo_image/packages.txt
-    if [ "$1" = test ]; then
+    if [ "$1" != run ]; then
         want chromium has_browser
         want openssh-server program sshd
+    fi
+    if [ "$1" = lab ]; then
+        want mmdebstrap program mmdebstrap
+        want debian-archive-keyring test -f /usr/share/keyrings/debian-archive-keyring.gpg
+        want e2fsprogs program mke2fs
+        want util-linux program setpriv
     fi
     # The same package may bring several things.
     [ ${#missing[@]} -eq 0 ] || mapfile -t missing < <(printf '%s\n' "${missing[@]}" | sort -u)

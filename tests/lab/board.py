@@ -46,8 +46,8 @@ def hot_card(name: str, port: str) -> str:
     """The words of QEMU's device_add for a card with virtual functions."""
     flexible = f"sriov_vq_flexible={2 * FUNCTIONS},sriov_vi_flexible={FUNCTIONS}"
     return (
-        f"nvme,id={name},serial=LAB-{name},subsys=subsys-{name},bus={port},max_ioqpairs={2 * FUNCTIONS + 2},"
-        f"msix_qsize={FUNCTIONS + 2},sriov_max_vfs={FUNCTIONS},{flexible}"
+        f"nvme,id={name},serial=LAB-{name},subsys=subsys-{name},bus={port},max_ioqpairs={3 * FUNCTIONS + 2},"
+        f"msix_qsize={3 * FUNCTIONS + 3},sriov_max_vfs={FUNCTIONS},{flexible}"
     )
 
 
@@ -56,7 +56,7 @@ def command(port: int, kernel: str, initrd: str, words: str, *, incoming: str = 
     line = [
         "qemu-system-x86_64", "-name", f"tessera-lab-{port}", "-nodefaults", "-no-user-config",
         "-display", "none", "-vga", "none",
-        "-accel", "tcg,thread=multi", "-machine", "q35,kernel-irqchip=off", "-cpu", "max,la57=off", "-smp", "2",
+        "-accel", "tcg,thread=multi", "-machine", "q35,kernel-irqchip=off,sata=off", "-cpu", "max,la57=off", "-smp", "2",
         "-m", str(MEMORY_MIB), "-kernel", kernel, "-initrd", initrd, "-append", f"{KERNEL_WORDS} {words}".strip(),
         "-serial", "file:serial.log", "-qmp", "unix:qmp.sock,server=on,wait=off",
         "-drive", "file=disk.qcow2,if=none,id=disk,cache=unsafe,discard=unmap",

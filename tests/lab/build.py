@@ -23,12 +23,18 @@ PYTHON = "3.13"
 DEMO = CHECKOUT / "var/images/demo.qcow2"
 
 
-def ensure() -> Ready:
-    """The lab of these sources, made where it is not there: minutes the first time. Raises LabError."""
+def ensure(*, again: bool = False) -> Ready:
+    """The lab of these sources, made where it is not there: minutes the first time. Raises LabError.
+
+    `again`: made anew, with the newest packages.
+    """
     if os.environ.get("LAB_STALE"):
         return cache.ready()
     with cache.building():
         image = cache.home() / cache.image_name()
+        if again and image.is_dir():
+            cache.remove(cache.home() / cache.ready_name(image))
+            cache.remove(image)
         if not image.is_dir():
             _make_image(image.name)
         ready = cache.home() / cache.ready_name(image)
@@ -55,8 +61,8 @@ def _make_ready(image: Path, name: str) -> None:
         lab = Lab(folder, free_port(), Ready(image, image / "root.qcow2", folder / "state"))
         try:
             lab.boot(plug=False)
-            lab.send(archive, "/tmp/parts.tar")
-            lab.send(_demo_image(), "/var/lib/tessera/images/demo.qcow2")
+            with lab.lent(archive) as disk:
+                lab.shell(f"tar -C / --no-same-owner -xf {disk}", limit=120)
             script = (HOST / "first-boot").read_text()
             lab.shell(f"cards={board.cards_parameter()}\n{script}", limit=240)
             say("saves its state")
@@ -69,25 +75,14 @@ def _make_ready(image: Path, name: str) -> None:
 
 
 def _parts(image: Path, folder: Path) -> Path:
-    """An archive of what the lab gets beside its packages: module and virtual environment."""
+    """An archive of what the lab gets beside its packages: module, stand-ins, vmctl, and an image for machines."""
     wheels, archive = folder / "wheels", folder / "parts.tar"
     shutil.copytree(_dependencies(), wheels)
-    _wheel(folder, wheels)
+    call([CHECKOUT / "scripts/wheel", wheels], seconds=PARTS_SECONDS)
     make: list[str | Path] = [*cache.as_root(), HOST / "make-parts", image / "kit", MODULE, wheels, archive]
-    call([*make, getpass.getuser()], seconds=PARTS_SECONDS)
+    call([*make, _demo_image(), getpass.getuser()], seconds=PARTS_SECONDS)
     shutil.rmtree(wheels)
     return archive
-
-
-def _wheel(folder: Path, wheels: Path) -> None:
-    """Tessera's own, made from a copy: the tool leaves folders beside its sources."""
-    copy = folder / "source"
-    for name in ("vmctl", "portal"):
-        shutil.copytree(CHECKOUT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(CHECKOUT / name, copy / name)
-    call([*_pip("wheel"), "--no-deps", "--no-build-isolation", "-w", wheels, copy], seconds=PARTS_SECONDS)
-    shutil.rmtree(copy)
 
 
 def _dependencies() -> Path:

@@ -149,10 +149,25 @@ def layer(name: str, mib: int) -> Iterator[Path]:
 
 
 def _forget_old(kind: str) -> None:
-    """All but the newest; an image on which a kept layer stands is used at each start, so it is new."""
+    """All but the newest, and but those that a lab stands on which runs."""
     found = sorted(home().glob(f"{kind}-*"), key=lambda folder: folder.stat().st_mtime, reverse=True)
     for folder in found[KEPT:]:
-        remove(folder)
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            remove(folder)
+        except BlockingIOError:
+            pass  # its time comes with the next layer
+        finally:
+            os.close(handle)
+
+
+def hold(*folders: Path) -> list[int]:
+    """Keep layers from being forgotten as long as these handles are open, here or in a process that inherits them."""
+    handles = [os.open(folder, os.O_RDONLY) for folder in folders]
+    for handle in handles:
+        fcntl.flock(handle, fcntl.LOCK_SH)
+    return handles
 
 
 def touch(*folders: Path) -> None:

@@ -16,7 +16,7 @@ SOCKET = "qmp.sock"
 
 
 def ask(folder: Path, command: str, *, seconds: float = SECONDS, **arguments: object) -> Any:
-    """What the QEMU of this folder returns for a command of its machine protocol.
+    """What the QEMU of this folder returns for a command of its machine protocol; `_` in a name stands for `-`.
 
     Raises LabError where it refuses, does not run, or does not answer in so many seconds.
     """
@@ -25,14 +25,14 @@ def ask(folder: Path, command: str, *, seconds: float = SECONDS, **arguments: ob
             lines = line.makefile("rw")
             json.loads(lines.readline())  # its greeting
             _call(lines, "qmp_capabilities", {})
-            return _call(lines, command, arguments)
+            return _call(lines, command, {name.replace("_", "-"): value for name, value in arguments.items()})
     except (OSError, ValueError) as error:
         raise LabError(f"QEMU's monitor in {folder} does not answer {command}: {error}") from None
 
 
 def human(folder: Path, words: str, *, seconds: float = SECONDS) -> str:
     """What it prints for a command of the monitor for people; for device_add: nothing, or LabError."""
-    said = str(ask(folder, "human-monitor-command", seconds=seconds, **{"command-line": words})).strip()
+    said = str(ask(folder, "human-monitor-command", seconds=seconds, command_line=words)).strip()
     if said.startswith("Error") or "rror:" in said:
         raise LabError(f"QEMU refuses {words.split(',')[0]!r}: {said}")
     return said

@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,8 +19,9 @@ LOCK, LOG = "lock", "qemu.log"
 STARTS = 20.0  # seconds until its monitor answers
 
 
-def start(folder: Path, command: list[str], *, lasting: bool) -> None:
-    """Run QEMU in this folder. `lasting`: it outlives this process; else a killed test run takes it along.
+def start(folder: Path, command: list[str], *, inherits: Sequence[int], lasting: bool) -> None:
+    """Run QEMU in this folder. `inherits`: open files that it keeps open. `lasting`: it outlives this process; else a
+    test run that is killed takes it along.
 
     Raises LabError where one runs there already, or it ends at once.
     """
@@ -28,7 +29,8 @@ def start(folder: Path, command: list[str], *, lasting: bool) -> None:
         (folder / monitor.SOCKET).unlink(missing_ok=True)
         process = subprocess.Popen(
             command if lasting else ["setpriv", "--pdeathsig", "KILL", *command],
-            cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[lock], start_new_session=True,
+            cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            pass_fds=[lock, *inherits], start_new_session=True,
         )  # fmt: skip
         (folder / "pid").write_text(f"{process.pid}\n")
     try:
@@ -86,6 +88,13 @@ def kill(folder: Path, *, seconds: float = 20) -> None:
     if process is not None:
         os.kill(process, signal.SIGKILL)
     await_end(folder, seconds)
+
+
+def stop(folder: Path) -> None:
+    """End it; its disk goes, its logs stay, and its port is kept in mind. Raises LabError."""
+    kill(folder)
+    for name in ("disk.qcow2", "pid", monitor.SOCKET):
+        (folder / name).unlink(missing_ok=True)
 
 
 def await_end(folder: Path, seconds: float) -> None:

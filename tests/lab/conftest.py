@@ -1,0 +1,40 @@
+"""A lab for all tests of this folder, put back before each of them; and why a plain `pytest` passes by here.
+
+The lab is asked for by name: `pytest tests/lab`, or `make test-lab`, which also makes what it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.lab import build
+from tests.lab.machine import Lab
+
+HERE = Path(__file__).parent
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Only where a folder or file of this one was named."""
+    del collection_path  # this file is asked about its own folder alone
+    named = [(config.invocation_params.dir / word.partition("::")[0]).resolve() for word in config.args]
+    return None if any(path == HERE or HERE in path.parents for path in named) else True
+
+
+@pytest.fixture(scope="session")
+def lab_host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """A lab that runs as long as the tests do; made before where it is not in the cache."""
+    ready = build.ensure()
+    lab = Lab.start(tmp_path_factory.mktemp("lab"), ready=ready)
+    yield lab
+    lab.stop()
+
+
+@pytest.fixture
+def lab(lab_host: Lab) -> Lab:
+    """The lab as new."""
+    lab_host.reset()
+    return lab_host

@@ -13,7 +13,7 @@ from portal.consoles import actions, rights
 from portal.consoles.models import ConsoleTicket
 from portal.consoles.socket import BrowserLeft, Receive, Send, Socket, SocketEnd
 from portal.consoles.waiting import LAYER_AWAY, first_to_end, in_database, listening
-from portal.gateway import ByteStream, GatewayError, HostAddress
+from portal.gateway import ByteStream, GatewayError
 
 log = logging.getLogger(__name__)
 
@@ -100,8 +100,11 @@ async def _connect(ticket: ConsoleTicket) -> ByteStream:
     if host is None:
         raise SocketEnd(rights.NOT_RUNNING, "The machine is not running.")
     try:
-        return await gateway.open_console(HostAddress(host.name, host.kind, host.layout), ticket.machine_id)
+        return await gateway.open_console(host.address, ticket.machine_id)
     except GatewayError as error:
+        if error.code in gateway.ON_THE_WAY:
+            log.warning("No console of %s: %s %s", ticket.machine, error.what, error.remedy)
+            raise SocketEnd(UNREACHABLE, "The machine's host cannot be reached now; tell an operator.") from error
         log.info("No console of %s: %s", ticket.machine, error.what)
         code = rights.NOT_RUNNING if error.code == "not_running" else UNREACHABLE
         raise SocketEnd(code, error.what) from error

@@ -16,7 +16,7 @@ from portal.enforcement import actions, reading, reconciling
 from portal.enforcement.actions import Superseded, Turn
 from portal.enforcement.report import Report, parse
 from portal.enforcement.verdict import misfit
-from portal.gateway import GatewayError, HostAddress
+from portal.gateway import GatewayError
 from portal.inventory.models import Host
 
 log = logging.getLogger(__name__)
@@ -104,7 +104,7 @@ def _ask(turn: Turn, question: reconciling.Question) -> tuple[gateway.Report, Re
 
 def _applied(turn: Turn, question: reconciling.Question) -> gateway.Report:
     """Call the host and keep the turn alive while it works; a frozen worker does not, and so loses it."""
-    address = HostAddress(turn.host.name, turn.host.kind, turn.host.layout)
+    address = turn.host.address
     with ThreadPoolExecutor(max_workers=1) as line:
         call = line.submit(gateway.apply, address, question.document)
         while True:

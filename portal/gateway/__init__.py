@@ -15,13 +15,14 @@ from uuid import UUID
 from django.conf import settings
 
 from portal.gateway import child, ssh
-from portal.gateway.errors import GatewayError
+from portal.gateway.errors import ON_THE_WAY, GatewayError
 from portal.gateway.screen import ByteStream, ConsoleChild
 from portal.gateway.ssh.keys import public_keys
 from portal.gateway.ssh.opening import host_key_of
 from portal.host_address import HostAddress
 
 __all__ = [
+    "ON_THE_WAY",
     "ByteStream",
     "GatewayError",
     "HostAddress",

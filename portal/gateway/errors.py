@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+# On the way to a host: what they say names its address or the portal's own files, and is for operators
+ON_THE_WAY = frozenset(
+    ("no_program", "unreachable", "refused", "handshake", "host_key", "key_refused", "no_key", "silent", "lost")
+)
+
 
 class GatewayError(Exception):
     """A call that did not work. retry: it may yet work.
 
-    code: vmctl's own, or no_program, timeout, garbage, failed, no_screen; and over SSH unreachable, refused, handshake,
-    host_key, key_refused, no_key, not_allowed, silent, lost.
+    code: vmctl's own, or timeout, garbage, failed, no_screen, not_allowed, or one of ON_THE_WAY.
     """
 
     def __init__(self, code: str, what: str, remedy: str, retry: bool) -> None:

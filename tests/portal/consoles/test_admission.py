@@ -241,6 +241,21 @@ async def test_a_screen_that_cannot_be_had(
     assert await close_code(socket) == close
 
 
+@pytest.mark.parametrize("code", ["unreachable", "host_key"])
+async def test_where_a_host_is_reached_is_told_to_operators_only(
+    world: make.World, machine: UUID, person: People, screens: Screens, code: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    screens.error = GatewayError(code, "root@gpu1.example.org cannot be reached.", "Wait.", True)
+    ada = await outside(person)(world.people.ada)
+    socket = knock(cookies=ada.cookies())
+    await socket.connect()
+    await present(socket, await outside(ada.ticket)(machine))
+    message = await socket.next_output(5)
+    assert (message["type"], message["code"]) == ("websocket.close", 4502)
+    assert "gpu1" not in message["reason"]
+    assert "root@gpu1.example.org cannot be reached." in caplog.text
+
+
 async def test_between_ticket_and_use_the_reservation_may_end(
     world: make.World, machine: UUID, person: People, screens: Screens
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
+from vmctl import __version__
 from vmctl.card import GPU, Mode, ProvidedVGPU, Unknown, VGPUType
 from vmctl.documents import SCHEMA, Json
 from vmctl.observation import Whose
@@ -16,6 +17,7 @@ def gpus_json(
     """The document of `vmctl gpus`. `unknown`: what could not be told about the host as a whole."""
     return {
         "schema": SCHEMA,
+        "vmctl": __version__,
         "host": host,
         "observed_at": now.isoformat(),
         "simulated": simulated,

@@ -38,7 +38,7 @@ def planned(steps: Iterable[Step]) -> tuple[Outcome, ...]:
 
 def error_json(error: VmctlError) -> Json:
     """The document that stands alone when there is nothing else to say."""
-    return {"schema": SCHEMA, "error": error.to_json()}
+    return {"schema": SCHEMA, "vmctl": __version__, "error": error.to_json()}
 
 
 def report_json(

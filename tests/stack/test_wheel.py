@@ -43,7 +43,14 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (wheel,) = folder.glob("tessera-*.whl")
     assert wheel.name == f"tessera-{__version__}-py3-none-any.whl"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], check=True, timeout=120)
-    pip = [sys.executable, "-m", "pip", "--python", folder / "venv/bin/python", "--disable-pip-version-check"]
+    pip: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        folder / "venv/bin/python",
+        "--disable-pip-version-check",
+    ]
     subprocess.run([*pip, "install", "-q", "--no-deps", "--no-index", wheel], check=True, timeout=120)
     # A line of a path file adds a folder, but reads no path files there: our editable checkout stays outside
     (site,) = folder.glob("venv/lib/python3*/site-packages")

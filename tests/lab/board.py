@@ -56,8 +56,9 @@ def command(port: int, kernel: str, initrd: str, words: str, *, incoming: str = 
     line = [
         "qemu-system-x86_64", "-name", f"tessera-lab-{port}", "-nodefaults", "-no-user-config",
         "-display", "none", "-vga", "none",
-        "-accel", "tcg,thread=multi", "-machine", "q35,kernel-irqchip=off,sata=off", "-cpu", "max,la57=off", "-smp", "2",
-        "-m", str(MEMORY_MIB), "-kernel", kernel, "-initrd", initrd, "-append", f"{KERNEL_WORDS} {words}".strip(),
+        "-accel", "tcg,thread=multi", "-machine", "q35,kernel-irqchip=off,sata=off", "-cpu", "max,la57=off",
+        "-smp", "2", "-m", str(MEMORY_MIB),
+        "-kernel", kernel, "-initrd", initrd, "-append", f"{KERNEL_WORDS} {words}".strip(),
         "-serial", "file:serial.log", "-qmp", "unix:qmp.sock,server=on,wait=off",
         "-drive", "file=disk.qcow2,if=none,id=disk,cache=unsafe,discard=unmap",
         "-netdev", f"user,id=net,net=10.0.2.0/24,ipv6=off,restrict=on,hostfwd=tcp:127.0.0.1:{port}-{GUEST_ADDRESS}:22",
@@ -74,6 +75,7 @@ DEVICES = (
     "intel-iommu,intremap=on,caching-mode=off",
     "virtio-blk-pci,drive=disk,bus=pcie.0,addr=0x2",
     "virtio-net-pci,netdev=net,id=link,mac=52:54:00:12:34:56,romfile=,bus=pcie.0,addr=0x3",
+    "virtio-balloon-pci,free-page-reporting=on,bus=pcie.0,addr=0x4",  # what is free is neither kept nor saved
     *(
         f"pcie-root-port,id=rp{number},chassis={number},slot={number},bus=pcie.0,addr={0xF + number:#x}"
         for number in range(1, 6)

@@ -13,7 +13,7 @@ from tests.lab.errors import LabError
 
 ALIAS = "tessera-lab"
 CONTROL = "admin.sock"
-HANDSHAKE = 20.0  # seconds; about one on an idle machine
+HANDSHAKE = 45.0  # seconds; about one on an idle machine
 
 
 @dataclass(frozen=True)
@@ -61,16 +61,16 @@ class Line:
 
     def wait(self, seconds: float) -> None:
         """Until somebody can log in. Raises LabError."""
-        end = time.monotonic() + seconds
-        while True:
+        end, why = time.monotonic() + seconds, ""
+        while (left := end - time.monotonic()) > 0:
             try:
-                self.run("true", limit=max(min(HANDSHAKE, end - time.monotonic()), 1.0))
+                self.run("true", limit=min(HANDSHAKE, left))
                 return
             except LabError as error:
                 self.close()
-                if time.monotonic() > end:
-                    raise LabError(f"Nobody can log in to the lab after {seconds:g} s: {error}") from None
-                time.sleep(0.2)
+                why = why if left < 1 and why else str(error)
+            time.sleep(0.2)
+        raise LabError(f"Nobody can log in to the lab after {seconds:g} s: {why}")
 
     def close(self) -> None:
         """End the kept connection, as it must be before the machine behind it becomes another."""
@@ -85,6 +85,7 @@ class Line:
         if self._master is not None and self._master.poll() is None and control.exists():
             return
         self.close()
+        (self.folder / "known_hosts").write_text(f"{ALIAS} {self.keys.host_key}\n")
         self._master = subprocess.Popen(
             ["ssh", *self._options(), "-M", "-N", "-S", CONTROL, "root@127.0.0.1"],
             cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
@@ -100,9 +101,6 @@ class Line:
             time.sleep(0.02)
 
     def _options(self) -> list[str]:
-        known = self.folder / "known_hosts"
-        if not known.exists():
-            known.write_text(f"{ALIAS} {self.keys.host_key}\n")
         settings = {
             "BatchMode": "yes",
             "StrictHostKeyChecking": "yes",

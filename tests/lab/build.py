@@ -64,7 +64,7 @@ def _make_ready(image: Path, name: str) -> None:
             with lab.lent(archive) as disk:
                 lab.shell(f"tar -C / --no-same-owner -xf {disk}", limit=120)
             script = (HOST / "first-boot").read_text()
-            lab.shell(f"cards={board.cards_parameter()}\n{script}", limit=240)
+            lab.shell(f"cards={board.cards_parameter()}\n{script}", limit=600)
             say("saves its state")
             lab.save()
         finally:

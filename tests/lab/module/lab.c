@@ -22,6 +22,19 @@ static ssize_t memory_show(struct device *dev, struct device_attribute *attr, ch
 	return sysfs_emit(buf, "%u\n", card_at(dev)->model->mib);
 }
 
+/* One line a type, made now or not: number, MiB, most of them, screens, frames a second, resolution, name. */
+static ssize_t types_show(struct device *dev, struct device_attribute *attr, char *buf)
+{
+	const struct model *model = card_at(dev)->model;
+	const struct vgpu_type *type;
+	int length = 0;
+
+	for (type = model->types; type < model->types + model->count; type++)
+		length += sysfs_emit_at(buf, length, "%u %u %u %u %u %s %s\n", type->id, type->mib, type->most,
+					type->heads, type->frames, type->resolution, type->name);
+	return length;
+}
+
 /* One line a share: its UUID or the address of its function, the number of its type, whether it is open. */
 static ssize_t vgpus_show(struct device *dev, struct device_attribute *attr, char *buf)
 {
@@ -77,6 +90,7 @@ static ssize_t lost_store(struct device *dev, struct device_attribute *attr, con
 
 static DEVICE_ATTR_RO(model);
 static DEVICE_ATTR_RO(memory);
+static DEVICE_ATTR_RO(types);
 static DEVICE_ATTR_RO(vgpus);
 static DEVICE_ATTR_RW(vfs);
 static DEVICE_ATTR_RW(lost);
@@ -84,6 +98,7 @@ static DEVICE_ATTR_RW(lost);
 static struct attribute *lab_attrs[] = {
 	&dev_attr_model.attr,
 	&dev_attr_memory.attr,
+	&dev_attr_types.attr,
 	&dev_attr_vgpus.attr,
 	&dev_attr_vfs.attr,
 	&dev_attr_lost.attr,

@@ -30,19 +30,24 @@ def tick() -> None:
     now = clock.now()
     asked = now - timedelta(seconds=settings.TICK_SECONDS / 2)  # a second beat's tick finds the pass already made
     for host_id in reading.hosts_to_watch():
-        soon(host_id, asked)
+        soon(host_id, asked, patient=True)
     reconciling.miss_overdue(now)  # last: whatever is wrong with one old booking, hosts are looked at
 
 
-def soon(host_id: int, asked: datetime) -> None:
-    """Send for a pass that begins after `asked`; worthless after a tick, which sends for the next."""
-    enforce.apply_async((host_id, asked.isoformat()), expires=settings.TICK_SECONDS)
+def soon(host_id: int, asked: datetime, *, patient: bool = False) -> None:
+    """Send for a pass that begins after `asked`; worthless after a tick, which sends for the next.
+
+    patient: a host that did not answer lately may be left in peace for a while; otherwise somebody wants to know now.
+    """
+    enforce.apply_async((host_id, asked.isoformat(), patient), expires=settings.TICK_SECONDS)
 
 
 @shared_task
-def enforce(host_id: int, asked: str) -> None:
+def enforce(host_id: int, asked: str, patient: bool = False) -> None:
     """One pass over one host, unless one is under way or was begun after `asked`."""
     host = Host.objects.get(pk=host_id)
+    if not patient:
+        gateway.try_at_once(host.address)
     try:
         turn = actions.take_turn(host, asked=datetime.fromisoformat(asked), now=clock.now())
     except OperationalError as error:  # the row is locked for seconds: somebody is recording, or frozen while doing so
@@ -66,7 +71,7 @@ def _heed_skips(turn: Turn, now: datetime) -> None:
     """Whoever knocked during this pass may have brought something new: look again at once. After a pass longer than a
     tick the tick will do, or a slow host would never rest."""
     if reading.skips(turn.host) and now - turn.began < timedelta(seconds=settings.TICK_SECONDS):
-        soon(turn.host.pk, now)
+        soon(turn.host.pk, now, patient=True)
 
 
 def _tell_skips(host: Host) -> None:

@@ -33,6 +33,7 @@ __all__ = [
     "observe",
     "open_console",
     "public_keys",
+    "try_at_once",
 ]
 
 Report = dict[str, Any]  # docs/schemas/report.schema.json
@@ -58,6 +59,12 @@ def apply(address: HostAddress, desired: Desired) -> Report:
     if address.ssh:
         return ssh.call(address, "apply", limit=limit, given=desired, accepted=(0, 1, 3), patient=True)
     return child.call(address, "apply", limit=limit, given=desired, accepted=(0, 1, 3))
+
+
+def try_at_once(address: HostAddress) -> None:
+    """Somebody waits to know whether the host is back: the next apply tries, however often it failed before."""
+    if address.ssh:
+        ssh.LINES.try_at_once(address)
 
 
 async def open_console(address: HostAddress, machine: UUID) -> ByteStream:

@@ -5,5 +5,6 @@ Only our own keys and the pinned host key count: no agent, no password, nobody's
 
 from portal.gateway.ssh.call import call
 from portal.gateway.ssh.client import command, complaint, remote_words
+from portal.gateway.ssh.lines import LINES
 
-__all__ = ["call", "command", "complaint", "remote_words"]
+__all__ = ["LINES", "call", "command", "complaint", "remote_words"]

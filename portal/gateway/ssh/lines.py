@@ -29,6 +29,7 @@ class Place:
     failed_at: float = 0.0
     pause_until: float = 0.0
     error: GatewayError | None = None
+    is_awaited: bool = False  # somebody wants to know now
 
     def fail(self, error: GatewayError, took: float) -> None:
         """Remember an attempt that failed after so many seconds."""
@@ -71,6 +72,7 @@ class Lines:
             if place.line:
                 place.line.close() if not place.line.is_alive else place.line.leave()
                 place.line = None
+            patient, place.is_awaited = patient and not place.is_awaited, False
             if place.error and (place.failed_at > came or (patient and time.monotonic() < place.pause_until)):
                 raise place.error.again()
             if not (patient and place.error):
@@ -81,6 +83,10 @@ class Lines:
                 return self._open(place)
             finally:
                 self._doubtful.release()
+
+    def try_at_once(self, address: HostAddress) -> None:
+        """The next call is not patient, whoever makes it."""
+        self._place(address).is_awaited = True
 
     def _place(self, address: HostAddress) -> Place:
         if address.ssh is None:

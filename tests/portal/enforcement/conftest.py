@@ -16,6 +16,8 @@ from portal.inventory.models import Host
 from tests import make
 from tests.fakes import FakeGateway, FakeHost
 
+Message = tuple[int, str] | tuple[int, str, bool]
+
 
 @dataclass
 class Stage:
@@ -24,7 +26,7 @@ class Stage:
     world: make.World
     hosts: FakeGateway
     now: datetime = make.NOW
-    box: list[tuple[int, str]] = field(default_factory=list)
+    box: list[Message] = field(default_factory=list)
 
     def at(self, hours: float) -> Stage:
         """Turn the clock to so many hours after NOW."""
@@ -67,8 +69,8 @@ def stage(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Stage:
     return made
 
 
-def _into(box: list[tuple[int, str]]) -> Callable[..., None]:
-    def post(args: tuple[int, str], **options: Any) -> None:
+def _into(box: list[Message]) -> Callable[..., None]:
+    def post(args: Message, **options: Any) -> None:
         assert options["expires"] > 0
         box.append(args)
 

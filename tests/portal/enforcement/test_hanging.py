@@ -13,6 +13,8 @@ from django.db import connection
 from django.test import Client
 from django.urls import reverse
 
+from portal import gateway
+from portal.enforcement import actions
 from tests import make
 from tests.fakes import FakeHost
 from tests.portal.enforcement.conftest import Stage
@@ -66,6 +68,18 @@ def test_a_host_that_hangs_slows_no_page_and_no_page_calls_a_host(
         host.let_go.set()
         worker.join(timeout=60)
     assert stage.status(booked) == "active"
+
+
+def test_a_tick_is_patient_with_a_dead_host_and_a_person_is_not(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who presses the button wants to know now."""
+    tried: list[str] = []
+    monkeypatch.setattr(gateway, "try_at_once", lambda address: tried.append(address.name))
+    stage.tick()
+    assert tried == []
+    olga = make.user("dora", operator=True, password=PASSWORD, now=stage.now)
+    actions.ask_look(stage.world.host, by=olga, now=stage.at(0.1).now)
+    stage.deliver()
+    assert tried == [stage.world.host.name]
 
 
 def _log_in(client: Client) -> None:

@@ -180,6 +180,16 @@ def test_a_pause_ends_with_the_first_answer(server: Server, monkeypatch: pytest.
     assert gateway.apply(server.address(), {}) == {"schema": 1}
 
 
+def test_a_pause_ends_when_somebody_wants_to_know(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.stop()
+    monkeypatch.setattr(lines, "pause", lambda took, failures: 600.0)
+    assert error_of(lambda: gateway.apply(server.address(), {})).code == "refused"
+    server.start()
+    assert error_of(lambda: gateway.apply(server.address(), {})).code == "refused"
+    gateway.try_at_once(server.address())
+    assert gateway.apply(server.address(), {}) == {"schema": 1}
+
+
 @pytest.mark.field("C05")
 @pytest.mark.parametrize(("wrong", "lost"), [(deaf.black_hole, 0), (deaf.mute, 1)])
 def test_forty_dead_hosts_leave_the_live_ones_their_turns(

@@ -101,6 +101,8 @@ static void put_ids(struct dress *dress)
 	show(header, PCI_CLASS_PROG, CLASS_3D, 3);
 	show(header, PCI_SUBSYSTEM_VENDOR_ID, PCI_VENDOR_ID_NVIDIA, 2);
 	show(header, PCI_SUBSYSTEM_ID, model->subsystem, 2);
+	if (function->is_virtfn)
+		show(header, PCI_INTERRUPT_PIN, 0, 1);	/* has none by rule; QEMU's says it has one */
 	header->card = dress->card;
 	header->virtual = function->is_virtfn;
 }

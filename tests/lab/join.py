@@ -25,7 +25,7 @@ def join(lab: Lab) -> str:
     keys = _manage("ssh_keys", "--host", NAME)
     if keys is None:
         return NO_PORTAL
-    known = "/root/.ssh/authorized_keys"
+    known = "~/.ssh/authorized_keys"
     for line in keys.splitlines():
         lab.shell(f"grep -qxF '{line}' {known} || echo '{line}' >>{known}")
     place = ["--ssh", f"root@127.0.0.1:{lab.port}", "--fingerprint", lab.keys.host_fingerprint]

@@ -17,8 +17,8 @@ from tests.lab.ssh import Keys, Line
 
 __all__ = ["Keys", "Lab", "LabError"]
 
-RESTORED = 120.0  # seconds until somebody can log in after a start from the saved state; two or three on an idle machine
-BOOTED = 400.0  # the same after a boot; twenty on an idle machine
+RESTORED = 120.0  # seconds until somebody can log in after a start from the saved state; mostly three
+BOOTED = 400.0  # the same after a boot; mostly twenty
 SAVED = 120.0
 LENT = 20.0
 

@@ -66,6 +66,7 @@ def _plan(order: Order) -> Spot:
         spot = planner.makes_way(need, period, scene.fill(order.stage, since=order.now, until=None, now=order.now))
     if spot is None:
         raise NoCapacity(f"No share for {order.wish.flavor.name} is free for the whole period.")
+    scene.check_in_use(spot.card.host)
     return spot
 
 

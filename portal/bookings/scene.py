@@ -8,6 +8,7 @@ from uuid import UUID
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from psycopg.types.range import Range
 
+from portal.bookings.errors import Busy
 from portal.bookings.models import Placement
 from portal.bookings.plan import Card, Fact, Load, Need, Offer, Period, Room, Scene, Tile
 from portal.bookings.states import WAITING
@@ -89,6 +90,12 @@ def _offer(row: VGPUType) -> Offer:
 def _room(host: Host) -> Room:
     cpus = host.facts.get("vcpus")
     return Room(None if cpus is None else cpus * VCPUS_PER_CPU, host.facts.get("memory_mib"))
+
+
+def check_in_use(host_id: int) -> None:
+    """Once the locks are held: the stage was read before, and the host may have been removed meanwhile."""
+    if not Host.objects.filter(pk=host_id, enabled=True).exists():
+        raise Busy("The host of that share has just been taken out of use: try again.")
 
 
 def on_host(whole: Stage, host: int, model: str) -> Stage:

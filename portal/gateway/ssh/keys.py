@@ -30,6 +30,7 @@ def private_key(purpose: str) -> Path:
         raise unusable(file, str(error.strerror)) from error
     if stat.S_IMODE(mode) & 0o077:
         raise unusable(file, "others may read it")
+    _public(file)
     return file
 
 
@@ -82,9 +83,10 @@ def _put(file: Path, content: bytes) -> None:
 
 
 def _public(file: Path) -> str:
+    """The public half. Read by cryptography: it refuses a damaged file in one way, paramiko in many."""
     try:
         key = serialization.load_ssh_private_key(file.read_bytes(), None)
-    except (OSError, ValueError, UnsupportedAlgorithm) as error:
+    except (OSError, TypeError, ValueError, UnsupportedAlgorithm) as error:  # TypeError: it has a pass phrase
         raise unusable(file, str(error)) from error
     return key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH).decode()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 import paramiko
@@ -20,7 +19,7 @@ HANDSHAKE_SECONDS = 10.0  # from the TCP connection to being logged in
 
 def logged_in(address: HostAddress, ssh: SSHAddress) -> paramiko.Transport:
     """A connection on which the apply key was accepted. GatewayError: nobody is asked anything, ever."""
-    file = keys.private_key(keys.APPLY)
+    key = _own_key()
     line = _connected(ssh)
     until = time.monotonic() + HANDSHAKE_SECONDS
     transport = _transport(line, ssh)
@@ -28,7 +27,7 @@ def logged_in(address: HostAddress, ssh: SSHAddress) -> paramiko.Transport:
         shown = _shown_key(transport, ssh, until)
         if shown != ssh.host_key:
             raise troubles.wrong_host_key(address.name, ssh.host_key, fingerprint(shown))
-        _log_in(transport, ssh, file, until)
+        _log_in(transport, ssh, key, until)
     except BaseException:
         transport.close()
         line.close()
@@ -110,11 +109,15 @@ def _shown_key(transport: paramiko.Transport, ssh: SSHAddress, until: float) -> 
     return f"{key.get_name()} {key.get_base64()}"
 
 
-def _log_in(transport: paramiko.Transport, ssh: SSHAddress, file: Path, until: float) -> None:
+def _own_key() -> paramiko.Ed25519Key:
+    file = keys.private_key(keys.APPLY)
     try:
-        key = paramiko.Ed25519Key.from_private_key_file(str(file))
-    except (OSError, paramiko.SSHException) as error:
+        return paramiko.Ed25519Key.from_private_key_file(str(file))
+    except (OSError, ValueError, paramiko.SSHException) as error:
         raise keys.unusable(file, str(error)) from error
+
+
+def _log_in(transport: paramiko.Transport, ssh: SSHAddress, key: paramiko.Ed25519Key, until: float) -> None:
     done = threading.Event()
     try:
         transport.auth_publickey(ssh.user, key, event=done)

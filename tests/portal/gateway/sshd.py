@@ -37,7 +37,9 @@ PermitRootLogin prohibit-password
 PrintMotd no
 MaxStartups 100
 LogLevel VERBOSE
+SetEnv SHLVL=2
 """
+# The last line: bash reads ~/.bashrc for a command under sshd, if its level is 1. What stands in there is not ours.
 
 
 @dataclass
@@ -71,7 +73,7 @@ class Server:
         self.force(purpose, f"{sys.executable} {script}")
 
     def force(self, purpose: str, command: str) -> None:
-        """Let the forced command of a key be this."""
+        """Let the forced command of a key be this, for connections that are made from now on."""
         self.words[purpose] = command
         lines = [
             f'restrict,command="{self.words[key]}" {line}'

@@ -10,6 +10,7 @@ from pytest_django import Settings
 
 from portal import gateway
 from portal.gateway.ssh import keys
+from portal.host_address import HostAddress, SSHAddress
 from tests.portal.gateway.conftest import error_of
 
 
@@ -47,10 +48,14 @@ def test_a_key_that_others_can_read_is_not_used(ssh_dir: Path) -> None:
     assert "others may read it" in error.what
 
 
-def test_a_damaged_key_is_a_sentence(ssh_dir: Path) -> None:
+@pytest.mark.parametrize("cut", [0, 60, 200, 380])
+def test_a_damaged_key_is_a_sentence(ssh_dir: Path, cut: int) -> None:
     gateway.public_keys()
-    (ssh_dir / "apply").write_text("not a key")
-    assert error_of(gateway.public_keys).code == "no_key"
+    whole = (ssh_dir / "apply").read_text()
+    (ssh_dir / "apply").write_text(whole[:cut])
+    far = HostAddress("far", "ssh", ssh=SSHAddress("root", "127.0.0.1", 1))
+    for call in (gateway.public_keys, lambda: gateway.observe(far)):
+        assert error_of(call).code == "no_key"
 
 
 def test_a_folder_that_cannot_be_made_is_a_sentence(settings: Settings, tmp_path: Path) -> None:

@@ -273,6 +273,15 @@ gateway.observe(HostAddress("far", "ssh", ssh=SSHAddress({user!r}, "127.0.0.1", 
 """
 
 
+def test_a_command_of_the_portal_ends_quietly_with_a_connection_still_open(server: Server, tmp_path: Path) -> None:
+    ssh = server.address().ssh
+    assert ssh
+    source = PORTAL.format(user=ssh.user, port=ssh.port, key=ssh.host_key)
+    environ = os.environ | {"DEBUG": "1", "SSH_DIR": str(tmp_path / "ssh")}
+    done = subprocess.run([sys.executable, "-c", source], env=environ, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 @pytest.mark.field("C07")
 def test_a_worker_that_is_killed_leaves_nothing_on_the_host_past_the_limit(server: Server, tmp_path: Path) -> None:
     server.answer(SERVE.format(note=str(tmp_path / "pid")))

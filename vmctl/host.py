@@ -116,6 +116,14 @@ class Host:
         except OSError:
             return None
 
+    def start_of(self, path: Path, count: int) -> bytes:
+        """The first bytes of a file that is no text; none when it is absent or cannot be read."""
+        try:
+            with open(path, "rb", buffering=0) as file:
+                return file.read(count) or b""
+        except OSError:
+            return b""
+
     def names(self, folder: Path) -> list[str]:
         """The entries of a folder, sorted; none when it is absent or cannot be read."""
         try:

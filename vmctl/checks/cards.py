@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from vmctl.card import GPU, Mode
 from vmctl.checks.finding import Evidence, Verdict, failed, not_applicable, passed, unknown, warned
-from vmctl.checks.look import Look
+from vmctl.checks.look import AS_ROOT, Look
 from vmctl.errors import VmctlError
-from vmctl.gpus.cards import doubtful, is_vfio
+from vmctl.gpus.cards import AFTER_LOSS, doubtful, is_lost, is_vfio
 from vmctl.gpus.functions import SRIOV_MANAGE
 
 # These leave the factory with their screen outputs on (dossier 1.0), and offer no vGPU until that is changed.
@@ -35,6 +35,18 @@ def present(look: Look) -> Verdict:
         return unknown("Look whether /sys is mounted, or collect the host anew.", (bus, "shows no device at all"))
     nothing = (bus, "no NVIDIA, AMD or Intel display function")
     return warned("Put a GPU into this host, or take the host out.", nothing)
+
+
+def on_bus(look: Look, gpu: GPU) -> Verdict:
+    """Whether a card still answers, whatever its files say of it."""
+    source = f"/sys/bus/pci/devices/{gpu.address}/config"
+    if not look.there(source):
+        return not_applicable((source, "is not there: these are copied files, not the card"))
+    start = look.host.start_of(look.host.path(source), 4)
+    if not start:
+        return unknown(AS_ROOT, (source, "cannot be read"))
+    seen = (source, f"begins with {start.hex(' ')}")
+    return failed(AFTER_LOSS, seen) if is_lost(look.host, gpu.address) else passed(seen)
 
 
 def display(look: Look, gpu: GPU) -> Verdict:

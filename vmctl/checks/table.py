@@ -31,6 +31,7 @@ class CardCheck:
 
 CHECKS: Sequence[Check | CardCheck] = (
     Check("gpus.present", "Is there a GPU?", cards.present),
+    CardCheck("card.on_bus", "Does the card answer on its bus?", cards.on_bus),
     Check("iommu.enabled", "Does the kernel use an IOMMU?", iommu.enabled),
     Check("iommu.remapping", "Are interrupts of devices remapped?", iommu.remapping),
     CardCheck("iommu.group_viable", "Can the card's group go to one machine?", iommu.group_viable),

@@ -103,6 +103,7 @@ def having_open(host: Host, gpu: str) -> list[processes.Holder]:
 def _provide_at(host: Host, wanted: WantedVGPU, machine: str, taken: frozenset[str]) -> ProvidedVGPU:
     _leave_other_place(host, wanted, machine)
     card, survey = _card(host, wanted.gpu), Survey(host)
+    _refuse_lost(card)
     way, making = way_for(card, wanted.regime), Making(wanted, machine, survey.ledger, taken=taken)
     _refuse_regime(survey, card, wanted)
     try:
@@ -127,6 +128,13 @@ def _leave_other_place(host: Host, wanted: WantedVGPU, machine: str) -> None:
         there = _present(survey, wanted.uuid, wanted.gpu)
         if there is not None:
             release(host, there)
+
+
+def _refuse_lost(card: Card) -> None:
+    """Raise VmctlError where a card does not answer any more: another one may have room."""
+    if card.reason == cards.LOST:
+        what = f"GPU {card.address} cannot be used: {card.reason[0].lower()}{card.reason[1:]}"
+        raise VmctlError(Code.NO_CAPACITY, what, cards.AFTER_LOSS, retry=True)
 
 
 def _refuse_regime(survey: Survey, card: Card, wanted: WantedVGPU) -> None:

@@ -23,6 +23,8 @@ NVIDIAS = ("nvidia", "nouveau")
 VENDORS = {"0x10de": NVIDIA, "0x8086": "Intel", "0x1002": "AMD"}
 MDEV_TYPES = "mdev_supported_types"
 VENDOR_TYPES = "nvidia/creatable_vgpu_types"
+LOST = "It has fallen off the bus: whatever is asked of it, it does not answer."
+AFTER_LOSS = "Reboot the host when its other machines may end; a card that is lost again is defective."
 VF_COUNTS = ("sriov_totalvfs", "sriov_numvfs")
 
 
@@ -88,6 +90,11 @@ def is_vfio(driver: str | None) -> bool:
     return driver is not None and "vfio" in driver
 
 
+def is_lost(host: Host, address: str) -> bool:
+    """Whether a card has fallen off the bus: its files stay, and all that is read from the card itself is ones."""
+    return host.start_of(host.pci(address) / "config", 4) == b"\xff" * 4
+
+
 def _is_gpu(host: Host, folder: Path) -> bool:
     if os.path.islink(f"{folder}/physfn"):
         return False
@@ -108,7 +115,7 @@ def _card(host: Host, address: str) -> Card:
     if vfs is not None and vfs.enabled != len(virtual):
         gaps = (Unknown("vfs", f"{vfs.enabled} are on, but the kernel shows {len(virtual)} of them."),)
     framework = _framework(folder, vendor, driver, [host.pci(function.address) for function in virtual], vfs)
-    reason = _reason(framework, driver, virtual, vfs)
+    reason = LOST if is_lost(host, address) else _reason(framework, driver, virtual, vfs)
     told = not reason or (framework is Framework.PASSTHROUGH and vendor != NVIDIA and not is_vfio(driver))
     return Card(
         address=address,

@@ -127,3 +127,17 @@ def test_a_change_that_waits_for_a_reset_is_told(good: Host, name: str, worst: S
     }
     for status, told in facts.items():
         assert one(seen(good, {GPU: told}), f"{name}.pending", GPU).status is status
+
+
+@pytest.mark.parametrize(
+    ("start", "status"), [(b"\xde\x10\xb8\x1e\x06", Status.PASS), (b"\xff" * 64, Status.FAIL), (b"", Status.UNKNOWN)]
+)
+def test_a_card_answers_on_its_bus(good: Host, start: bytes, status: Status) -> None:
+    good.path(f"{CARD}/config").write_bytes(start)
+    found = one(seen(good), "card.on_bus", GPU)
+    assert found.status is status
+    assert ("Reboot the host" in found.remedy) == (status is Status.FAIL)
+
+
+def test_a_copied_card_has_no_bus(good: Host) -> None:
+    assert one(seen(good), "card.on_bus", GPU).status is Status.NOT_APPLICABLE

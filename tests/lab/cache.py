@@ -178,7 +178,7 @@ def touch(*folders: Path) -> None:
 
 def remove(folder: Path) -> None:
     """A layer with all in it; part of an image belongs to root."""
-    call([*as_root(), "rm", "-rf", "--one-file-system", folder])
+    call([*as_root(), "rm", "-rf", "--one-file-system", folder], seconds=600)
 
 
 def as_root() -> list[str]:

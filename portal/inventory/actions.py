@@ -13,7 +13,7 @@ from django.db.backends.postgresql.psycopg_any import NumericRange
 
 from portal.accounts.models import User
 from portal.audit import actions as audit
-from portal.errors import WrongInput
+from portal.errors import Refused, WrongInput
 from portal.host_address import SSHAddress, fingerprint
 from portal.inventory import card_settings, sight, signals
 from portal.inventory.models import (
@@ -73,7 +73,13 @@ def add_host(
 def change_host(
     host: Host, *, ssh: SSHAddress | None = None, enabled: bool | None = None, by: User | None, now: datetime
 ) -> Host:
-    """Another address, whose key has been confirmed, or in and out of use; None leaves a thing as it is."""
+    """Another address, whose key has been confirmed, or in and out of use; None leaves a thing as it is now.
+
+    The row is read anew: between its reading and now a person may have compared a key for minutes.
+    """
+    host = Host.objects.select_for_update().get(pk=host.pk)
+    if host.removed is not None:
+        raise Refused(f"{host} has been removed meanwhile; add_host takes it into use again.")
     if ssh is not None:
         _place(host, ssh)
     if enabled is not None:

@@ -4,7 +4,9 @@ from typing import Any
 
 from django import forms
 
+from portal.errors import WrongInput
 from portal.host_address import KEY_TYPES
+from portal.inventory import actions
 from portal.inventory.models import Host, HostKind
 
 
@@ -27,6 +29,15 @@ class HostForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic at run
         super().__init__(*args, **kwargs)
         self._pinned = self.instance.host_key
         self.initial["host_key"] = ""
+
+    def clean_name(self) -> str:
+        """Only a name that is in use is taken; that of a removed host brings it back."""
+        name: str = self.cleaned_data["name"]
+        try:
+            actions.check_vacant(name)
+        except WrongInput as taken:
+            raise forms.ValidationError(taken.detail) from taken
+        return name
 
     def clean(self) -> dict[str, Any]:
         """The key that was given, or the one that is pinned where the address is the same."""

@@ -150,6 +150,7 @@ def test_no_path_stores_such_an_address(world: World, client: Any, fields: dict[
     assert (page.status_code, b"errorlist" in page.content) == (200, True)
     assert not Host.objects.filter(name="gpu1").exists()
     assert client.post("/admin/inventory/host/add/", good).status_code == 302
+    assert b"There is a host gpu1 already." in client.post("/admin/inventory/host/add/", good).content
     with pytest.raises(WrongInput):
         actions.save_host(changed(Host.objects.get(name="gpu1"), fields), by=None, now=NOW)
 

@@ -17,6 +17,8 @@ from portal.bookings.states import Status
 from portal.enforcement import actions as enforcement
 from portal.errors import Refused
 from portal.gateway import GatewayError
+from portal.host_address import SSHAddress
+from portal.inventory import actions
 from portal.inventory.models import Host, HostKind
 from portal.machines import actions as machines
 from portal.machines.models import MachineState
@@ -76,6 +78,17 @@ def test_changes_that_cannot_be_are_refused(world: World, there: Answering) -> N
     assert Host.objects.get(pk=host.pk).address == host.address
     call_command("change_host", "gpu1", "--disable")
     assert not Host.objects.get(pk=host.pk).enabled
+
+
+def test_what_changed_while_a_key_was_compared_stays(db: None, there: Answering) -> None:
+    """A person at the terminal takes minutes; the host was read before."""
+    before = add()
+    actions.change_host(before, enabled=False, by=None, now=NOW)
+    moved = actions.change_host(before, ssh=SSHAddress("root", "gpu2", 22, OTHER), by=None, now=NOW)
+    assert (moved.enabled, moved.ssh_host) == (False, "gpu2")
+    enforcement.remove_host(moved, by=None, now=NOW)
+    with pytest.raises(Refused, match="has been removed meanwhile"):
+        actions.change_host(before, enabled=True, by=None, now=NOW)
 
 
 def test_a_machine_that_never_worked_for_us_does_not_take_a_busy_hosts_place(db: None, there: Answering) -> None:

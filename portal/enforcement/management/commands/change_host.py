@@ -40,7 +40,7 @@ class Command(BaseCommand):
             raise CommandError("Nothing to change: give --ssh, --fingerprint, --enable or --disable.")
         try:
             ssh = self._address(host, options) if elsewhere else None
-            actions.change_host(host, ssh=ssh, enabled=options["enabled"], by=None, now=clock.now())
+            host = actions.change_host(host, ssh=ssh, enabled=options["enabled"], by=None, now=clock.now())
         except Refused as refused:
             raise CommandError(refused.detail) from refused
         except ValueError as error:  # an address of no known form

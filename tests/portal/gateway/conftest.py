@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -35,3 +36,25 @@ def error_of(call: Callable[[], object]) -> GatewayError:
     with pytest.raises(GatewayError) as caught:
         call()
     return caught.value
+
+
+def is_alive(pid: int) -> bool:
+    """Neither gone nor a zombie; a moment is given to end."""
+    for _ in range(40):
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+        except FileNotFoundError:
+            return False
+        if state == "Z":
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def pid_in(note: Path) -> int:
+    """The number that a remote command has written."""
+    for _ in range(200):
+        if note.exists() and note.read_text():
+            return int(note.read_text())
+        time.sleep(0.05)
+    pytest.fail("The remote command did not begin.")

@@ -22,6 +22,7 @@ from portal.host_address import HostAddress, SSHAddress
 
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin")
 START_SECONDS = 10
+LONGEST_SECONDS = 60  # then a command that a test has left behind ends by itself
 PRIVILEGE_FOLDER = Path("/run/sshd")  # sshd started by root wants it; a machine that never ran one lacks it
 CONFIGURATION = """
 ListenAddress 127.0.0.1
@@ -69,7 +70,9 @@ class Server:
     def answer(self, source: str, purpose: str = "apply") -> None:
         """Let the forced command of a key be this Python script."""
         script = self.folder / f"{purpose}.py"
-        script.write_text("import json, os, sys, time\n" + textwrap.dedent(source))
+        script.write_text(
+            f"import json, os, signal, sys, time\nsignal.alarm({LONGEST_SECONDS})\n" + textwrap.dedent(source)
+        )
         self.force(purpose, f"{sys.executable} {script}")
 
     def force(self, purpose: str, command: str) -> None:

@@ -47,7 +47,7 @@ def test_an_address_is_written_as_it_is_read() -> None:
         "root@gpu1?keyfile=/tmp/x",
         "root@gpu1?socket=/tmp/x",
         "root@gpu1/system?no_verify=1",
-        "qemu+ssh://root@gpu1/system?command=x",
+        "qemu+ssh://root@gpu1.example/system?command=x",
         "root@gpu1 -oProxyCommand=x",
         "root@gpu1\n-oProxyCommand=x",
         "root@gpu1\n",

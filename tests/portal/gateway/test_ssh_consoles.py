@@ -14,8 +14,8 @@ from portal.gateway import GatewayError, HostAddress
 from portal.gateway.ssh import client
 from portal.host_address import SSHAddress, fingerprint
 from tests.portal.gateway import deaf
+from tests.portal.gateway.conftest import is_alive, pid_in
 from tests.portal.gateway.sshd import Server, free_port
-from tests.portal.gateway.test_ssh_verbs import is_alive, pid_in
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIwPXmMqmGk3uMr6wIYZvcWvqkDVX1tF0gO1k8yA2yzs"
 ECHO = """

@@ -20,10 +20,11 @@ from portal.inventory.models import GPU, Holding, Host
 from portal.machines.models import VirtualMachine
 
 
-def hosts_to_watch() -> list[int]:
-    """Enabled hosts, and disabled ones on which something of ours may still run."""
-    busy = Q(gpus__placements__held=True, gpus__placements__reservation__status__in=sorted(RUNNING))
-    return list(Host.objects.filter(Q(enabled=True) | busy).order_by("pk").values_list("pk", flat=True).distinct())
+def hosts_to_watch(now: datetime) -> list[int]:
+    """Hosts in use, and those out of use where something is booked or runs, or a disk is to go."""
+    booked = Placement.objects.filter(held=True, reservation__status__in=sorted(HOLDING)).values("gpu__host")
+    needed = Q(enabled=True) | Q(pk__in=booked) | Q(pk__in=_to_purge(now).values("host"))
+    return list(Host.objects.filter(needed, removed=None).order_by("pk").values_list("pk", flat=True))
 
 
 def tiles(host: Host) -> list[Tile]:
@@ -138,13 +139,13 @@ def cards(host: Host, used: Mapping[UUID, str]) -> tuple[dict[str, Any], ...]:
 
 def disks_to_purge(host: Host, now: datetime) -> frozenset[UUID]:
     """Machines whose disk on this host is to go: deleted ones, and those past their retention that are not booked."""
+    return frozenset(_to_purge(now).filter(host=host).values_list("pk", flat=True))
+
+
+def _to_purge(now: datetime) -> QuerySet[VirtualMachine]:
     over = Q(deleted__isnull=False) | Q(retain_until__lte=now)
     wanted = Reservation.objects.filter(status__in=sorted(HOLDING)).values("machine")
-    return frozenset(
-        VirtualMachine.objects.filter(over, host=host, disk_mib__isnull=False)
-        .exclude(pk__in=wanted)
-        .values_list("pk", flat=True)
-    )
+    return VirtualMachine.objects.filter(over, disk_mib__isnull=False).exclude(pk__in=wanted)
 
 
 def in_the_way(host: Host, *, lost: bool = False) -> list[str]:

@@ -29,7 +29,7 @@ def tick() -> None:
     """Look at every host soon. The promise of the whole: what any message lost, a tick mends."""
     now = clock.now()
     asked = now - timedelta(seconds=settings.TICK_SECONDS / 2)  # a second beat's tick finds the pass already made
-    for host_id in reading.hosts_to_watch():
+    for host_id in reading.hosts_to_watch(now):
         soon(host_id, asked, patient=True)
     reconciling.miss_overdue(now)  # last: whatever is wrong with one old booking, hosts are looked at
 

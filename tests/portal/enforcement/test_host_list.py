@@ -84,11 +84,12 @@ def test_a_host_that_moves_while_machines_run_is_called_where_it_is_now(stage: S
 
 @pytest.mark.field("C18")
 def test_a_host_out_of_use_keeps_what_runs_and_leaves_when_it_is_empty(stage: Stage, network: Network) -> None:
+    """Nothing new is booked there; what was booked before has its time."""
     host = far_host(stage, network)
     made = fill_the_first(stage)
     mine = next(one for one in made if one.placements.filter(gpu__host=host).exists())
-    stage.at(1).tick()
     inventory.change_host(host, enabled=False, by=None, now=stage.now)
+    stage.at(1).tick()
     stage.at(1.5).tick()
     assert stage.status(mine) == "active"
     with pytest.raises(Refused, match="is not removed, as this is still there"):
@@ -96,7 +97,6 @@ def test_a_host_out_of_use_keeps_what_runs_and_leaves_when_it_is_empty(stage: St
     stage.at(3).tick()
     assert stage.status(mine) == "ended"
     machines.delete(mine.machine, by=None, now=stage.now)
-    inventory.change_host(host, enabled=True, by=None, now=stage.now)
     stage.at(3.1).tick()  # its disk goes
     enforcement.remove_host(host, by=None, now=stage.now)
     calls = len(stage.hosts.hosts["gpu1"].calls)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 # On the way to a host: what they say names its address or the portal's own files, and is for operators
-ON_THE_WAY = frozenset(
-    ("no_program", "unreachable", "refused", "handshake", "host_key", "key_refused", "no_key", "silent", "lost")
-)
+_NO_CONNECTION = ("no_program", "unreachable", "refused", "handshake", "host_key", "key_refused", "no_key")
+ON_THE_WAY = frozenset((*_NO_CONNECTION, "crowded", "silent", "lost"))
 
 
 class GatewayError(Exception):

@@ -91,9 +91,7 @@ class Line:
     def _pulse(self) -> None:
         while self.is_alive:
             if self._calls:
-                self.transport.global_request("keepalive@openssh.com", wait=True)
-                if self.is_alive:
-                    self.hear()
+                self._ask()
             elif time.monotonic() - self._used > IDLE_SECONDS:
                 self.close()
             with self._news:
@@ -101,3 +99,11 @@ class Line:
                 self._is_asked = False
         with self._news:
             self._news.notify_all()
+
+    def _ask(self) -> None:
+        try:
+            self.transport.global_request("keepalive@openssh.com", wait=True)
+        except (EOFError, OSError, paramiko.SSHException):  # it breaks just now
+            self.close()
+        if self.is_alive:
+            self.hear()

@@ -113,8 +113,8 @@ def _own_key() -> paramiko.Ed25519Key:
     file = keys.private_key(keys.APPLY)
     try:
         return paramiko.Ed25519Key.from_private_key_file(str(file))
-    except (OSError, ValueError, paramiko.SSHException) as error:
-        raise keys.unusable(file, str(error)) from error
+    except (OSError, ValueError, IndexError, AssertionError, paramiko.SSHException) as error:  # as paramiko reads it
+        raise keys.unusable(file, str(error) or "it is damaged") from error
 
 
 def _log_in(transport: paramiko.Transport, ssh: SSHAddress, key: paramiko.Ed25519Key, until: float) -> None:

@@ -28,12 +28,12 @@ DIED = -1  # paramiko's exit status for "none was told"
 
 @dataclass
 class Talk:
-    """What a command said. status None: the connection ended first."""
+    """What a command said. status None: it did not come to its end; error: why, if that is known."""
 
     printed: bytearray = field(default_factory=bytearray)
     said: bytearray = field(default_factory=bytearray)
     status: int | None = None
-    trouble: str = ""
+    error: GatewayError | None = None
     done: threading.Event = field(default_factory=threading.Event)
 
 
@@ -44,7 +44,7 @@ def converse(line: Line, address: HostAddress, words: str, given: bytes, *, limi
     began while the connection broke would never end.
     """
     talk = Talk()
-    work = threading.Thread(target=_run, args=(line, words, given, talk), name=f"vmctl {what}", daemon=True)
+    work = threading.Thread(target=_run, args=(line, words, given, talk, what), name=f"vmctl {what}", daemon=True)
     until = time.monotonic() + limit + TELL_SECONDS
     with line.in_use():
         work.start()
@@ -54,8 +54,8 @@ def converse(line: Line, address: HostAddress, words: str, given: bytes, *, limi
                 line.close()
                 raise trouble
     if talk.status is None:
-        raise troubles.lost(what, talk.trouble or "the host closed it")
-    if talk.status == DIED and not talk.printed:
+        raise talk.error or troubles.lost(what)
+    if talk.status == DIED:
         raise troubles.no_status(what, talk.said.decode(errors="replace").strip().rpartition("\n")[2][:300])
     return talk
 
@@ -68,7 +68,7 @@ def _too_long(line: Line, address: HostAddress, until: float, limit: float, what
     return None
 
 
-def _run(line: Line, words: str, given: bytes, talk: Talk) -> None:
+def _run(line: Line, words: str, given: bytes, talk: Talk, what: str) -> None:
     try:
         channel = line.transport.open_session(timeout=SILENCE_SECONDS)
         try:
@@ -76,8 +76,10 @@ def _run(line: Line, words: str, given: bytes, talk: Talk) -> None:
             talk.status = _exchange(channel, given, talk, line.hear)
         finally:
             channel.close()
+    except paramiko.ChannelException:
+        talk.error = troubles.crowded(what)
     except (paramiko.SSHException, EOFError, OSError) as error:
-        talk.trouble = str(error).rstrip(".")
+        talk.error = troubles.lost(what, str(error).rstrip("."))
     finally:
         talk.done.set()
 

@@ -75,11 +75,21 @@ def silent(address: HostAddress, what: str, seconds: float) -> GatewayError:
     )
 
 
-def lost(what: str, why: str) -> GatewayError:
+def crowded(what: str) -> GatewayError:
+    """The connection is well, but sshd lets no further command begin on it."""
+    return GatewayError(
+        "crowded",
+        f"sshd let vmctl {what} not begin: too many commands are under way on one connection.",
+        "It may be tried again in a moment. If this stays: raise MaxSessions in the host's sshd_config, which is 10.",
+        True,
+    )
+
+
+def lost(what: str, why: str = "") -> GatewayError:
     """The connection ended before the answer came."""
     return GatewayError(
         "lost",
-        f"The connection was lost during vmctl {what}: {why}.",
+        f"The connection was lost during vmctl {what}: {why or 'it was closed'}.",
         "The next look opens a new one. If this stays: look at sshd's log on the host.",
         True,
     )

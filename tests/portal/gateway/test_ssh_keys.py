@@ -1,7 +1,9 @@
 """The portal's own keys: made once, by whoever comes first, and for nobody else to read."""
 
+import random
 import stat
 import subprocess
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -56,6 +58,20 @@ def test_a_damaged_key_is_a_sentence(ssh_dir: Path, cut: int) -> None:
     far = HostAddress("far", "ssh", ssh=SSHAddress("root", "127.0.0.1", 1))
     for call in (gateway.public_keys, lambda: gateway.observe(far)):
         assert error_of(call).code == "no_key"
+
+
+def test_no_damage_to_a_key_is_more_than_a_sentence(ssh_dir: Path) -> None:
+    """paramiko fails in many ways on what is no key any more, not all of them meant as errors."""
+    gateway.public_keys()
+    whole, chance = (ssh_dir / "apply").read_bytes(), random.Random(1)
+    far = HostAddress("far", "ssh", ssh=SSHAddress("root", "127.0.0.1", 1))
+    codes = Counter[str]()
+    for _ in range(150):
+        damaged = bytearray(whole)
+        damaged[chance.randrange(len(whole))] = chance.choice(b"ABCabc019+/=\n\0\xff ")
+        (ssh_dir / "apply").write_bytes(damaged)
+        codes[error_of(lambda: gateway.observe(far)).code] += 1
+    assert set(codes) == {"no_key", "refused"}  # here and there the damage is none
 
 
 def test_a_folder_that_cannot_be_made_is_a_sentence(settings: Settings, tmp_path: Path) -> None:

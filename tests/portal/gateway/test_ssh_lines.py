@@ -8,7 +8,9 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
+import paramiko
 import pytest
 
 from portal import gateway
@@ -48,6 +50,42 @@ def test_one_connection_serves_many_calls_and_threads(server: Server) -> None:
         answers = list(pool.map(lambda _: gateway.observe(server.address()), range(24)))
     assert answers == [{"schema": 1}] * 24
     assert logins(server) == 1
+
+
+def test_more_calls_at_once_than_sshd_takes_are_told_why_and_the_others_go_on(server: Server) -> None:
+    """Ten by default. One pass at a time calls a host, so it takes an odd configuration to see this."""
+
+    def code(_: int) -> str:
+        try:
+            return str(gateway.observe(server.address())["schema"])
+        except GatewayError as error:
+            return error.code
+
+    server.answer('time.sleep(2); print(json.dumps({"schema": 1}))')
+    with ThreadPoolExecutor(14) as pool:
+        codes = list(pool.map(code, range(14)))
+    assert set(codes) == {"1", "crowded"}
+    assert codes.count("1") >= 10
+    assert logins(server) == 1
+
+
+def test_a_connection_that_breaks_under_its_pulse_is_replaced(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """paramiko raises there, in a thread where nobody would hear it."""
+    ask, unheard, broken = paramiko.Transport.global_request, list[object](), list[object]()
+
+    def break_once(transport: paramiko.Transport, *args: Any, **options: Any) -> object:
+        if not broken:
+            broken.append(transport)
+            raise EOFError
+        return ask(transport, *args, **options)
+
+    gateway.observe(server.address())
+    monkeypatch.setattr(threading, "excepthook", unheard.append)
+    monkeypatch.setattr(paramiko.Transport, "global_request", break_once)
+    began = time.monotonic()
+    assert gateway.observe(server.address()) == {"schema": 1}
+    assert time.monotonic() - began < line.PROBE_SECONDS
+    assert (len(broken), logins(server), unheard) == (1, 2, [])
 
 
 @pytest.mark.field("C04")

@@ -60,8 +60,10 @@ def test_an_exit_without_a_document_is_a_sentence_with_the_last_word(server: Ser
     assert (error.code, error.what) == ("failed", "vmctl observe on far: it was given bad input. the last word")
 
 
-def test_a_command_that_a_signal_ended_is_a_sentence(server: Server) -> None:
-    server.answer("os.kill(os.getpid(), 9)")
+@pytest.mark.parametrize("printed", ["", '{"schema": 1', '{"schema": 1}'])
+def test_a_command_that_a_signal_ended_is_a_sentence(server: Server, printed: str) -> None:
+    """Whatever it had said until then."""
+    server.answer(f"print({printed!r}, end='', flush=True); os.kill(os.getpid(), 9)")
     error = error_of(lambda: gateway.observe(server.address()))
     assert (error.code, error.retry) == ("failed", True)
     assert "ended by a signal" in error.what

@@ -19,7 +19,7 @@ from portal import clock
 from portal.accounts.models import User
 from portal.accounts.people import person
 from portal.bookings import words
-from portal.bookings.models import Placement, Reservation
+from portal.bookings.models import Reservation
 from portal.bookings.rules import may_steer
 from portal.bookings.states import HOLDING, RUNNING
 from portal.consoles import actions
@@ -92,11 +92,8 @@ def console(request: HttpRequest, machine_id: UUID) -> HttpResponse:
     if not may_steer(machine.owner_id, machine.project_id, person(request)):
         raise PermissionDenied  # a screen may show somebody's open session
     reservation = reservation_of(machine, now)
-    simulated = (
-        Placement.objects.filter(reservation=reservation, gpu__host__kind="simulated").exists()
-        if reservation
-        else False
-    )
+    places = reservation.placements.select_related("gpu__host") if reservation else ()
+    simulated = any(place.gpu.host.simulated for place in places)
     page = {"machine": machine, "reservation": reservation, "simulated": simulated}
     return render(request, "consoles/console.html", page | (words.counted(reservation, now) if reservation else {}))
 

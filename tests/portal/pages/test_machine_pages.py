@@ -14,6 +14,7 @@ from portal.bookings.states import Status
 from portal.consoles.models import ConsoleTicket
 from portal.enforcement.models import HostState, StepLog
 from portal.inventory import actions as inventory
+from portal.inventory.models import HostKind
 from portal.machines import actions as machines
 from portal.machines.models import MachineState
 from tests import make
@@ -31,6 +32,20 @@ def test_a_running_machine_can_be_seen_entered_and_ended(
     assert reverse("bookings:end", args=[running.pk]) in page
     assert "Time left" in page
     assert "simulated vGPU" in page
+
+
+@pytest.mark.parametrize("kind", ["simulated", "local with GPUs that are not real", "local"])
+def test_pages_say_where_a_gpu_is_not_real(
+    running: Reservation, world: make.World, logged_in: LogIn, kind: str
+) -> None:
+    where = world.host
+    where.kind, where.simulated_gpus = HostKind(kind.split()[0]), "not real" in kind
+    where.save()
+    ada = logged_in(world.people.ada)
+    console = reverse("consoles:console", args=[running.machine_id])
+    for page in (MACHINES, console, reverse("bookings:reservation", args=[running.pk])):
+        told = "simulated vGPU" in ada.get(page).content.decode()
+        assert told == (kind != "local"), page
 
 
 def test_whose_machines_are_listed(running: Reservation, world: make.World, logged_in: LogIn) -> None:

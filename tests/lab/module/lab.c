@@ -3,6 +3,7 @@
 
 #include <linux/device.h>
 #include <linux/kstrtox.h>
+#include <linux/module.h>
 #include <linux/sysfs.h>
 
 #include "nvidia.h"
@@ -54,13 +55,27 @@ static ssize_t vfs_show(struct device *dev, struct device_attribute *attr, char 
 	return sysfs_emit(buf, "%d\n", pci_num_vf(to_pci_dev(dev)));
 }
 
+/*
+ * Whoever takes the card off the bus holds the lock on scans, which vfs_set() wants, and waits for this file's users.
+ * So we are none of them meanwhile; device and module are held by references of our own instead.
+ */
 static ssize_t vfs_store(struct device *dev, struct device_attribute *attr, const char *buf, size_t count)
 {
+	struct kernfs_node *node;
 	u32 number;
 	int ret = kstrtou32(buf, 0, &number);
 
-	if (!ret)
-		ret = vfs_set(card_at(dev), number);
+	if (ret)
+		return ret;
+	if (!try_module_get(THIS_MODULE))
+		return -ENODEV;
+	get_device(dev);
+	node = sysfs_break_active_protection(&dev->kobj, &attr->attr);
+	ret = vfs_set(to_pci_dev(dev), number);
+	if (node)
+		sysfs_unbreak_active_protection(node);
+	put_device(dev);
+	module_put(THIS_MODULE);
 	return ret ?: count;
 }
 

@@ -148,7 +148,7 @@ void function_remove(struct pci_dev *function);
 
 /* vfs.c: the virtual functions, on and off */
 
-int vfs_set(struct card *card, u32 count);
+int vfs_set(struct pci_dev *pdev, u32 count);
 
 /* lab.c: the folder "lab" of a card */
 

@@ -15,11 +15,11 @@ static bool is_used(struct card *card)
 	return used;
 }
 
-static int switch_to(struct card *card, u32 count)
+static int switch_to(struct pci_dev *pdev, u32 count)
 {
-	struct pci_dev *pdev = card->pdev;
+	struct card *card = card_of(pdev);
 
-	if (pdev->dev.driver != &nvidia_driver.driver)
+	if (!card || pdev->dev.driver != &nvidia_driver.driver)
 		return -ENODEV;
 	if (card_is_lost(card))
 		return -EIO;
@@ -36,15 +36,20 @@ static int switch_to(struct card *card, u32 count)
 }
 
 /*
- * -EBUSY while there is a share, and from one number to another other than by way of 0. The device's own lock keeps
- * the driver bound meanwhile; a card's lock would not do, for the driver takes that as it binds the new functions.
+ * -EBUSY while there is a share, and from one number to another other than by way of 0.
+ *
+ * QEMU reports each new function as a hot-plugged device, too, and the kernel then scans the bus: without the lock on
+ * scans it would add the same function twice. The device's own lock keeps the driver bound meanwhile; a card's lock
+ * would not do, for the driver takes that as it binds the new functions.
  */
-int vfs_set(struct card *card, u32 count)
+int vfs_set(struct pci_dev *pdev, u32 count)
 {
 	int ret;
 
-	device_lock(&card->pdev->dev);
-	ret = switch_to(card, count);
-	device_unlock(&card->pdev->dev);
+	pci_lock_rescan_remove();
+	device_lock(&pdev->dev);
+	ret = switch_to(pdev, count);
+	device_unlock(&pdev->dev);
+	pci_unlock_rescan_remove();
 	return ret;
 }

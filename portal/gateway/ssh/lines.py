@@ -70,7 +70,7 @@ class Lines:
             if place.line and place.line.is_current() and place.line.answers():
                 return place.line
             if place.line:
-                place.line.close() if not place.line.is_alive else place.line.leave()
+                place.line.leave()
                 place.line = None
             patient, place.is_awaited = patient and not place.is_awaited, False
             if place.error and (place.failed_at > came or (patient and time.monotonic() < place.pause_until)):

@@ -40,8 +40,9 @@ static struct function *function_at(struct device *dev)
 static u32 colour_of(const struct share *share)
 {
 	const struct pci_dev *function = share->function;
+	u8 red = function->bus->number << 4, green = function->devfn << 4, blue = share->type->id;
 
-	return (function->bus->number << 4 & 0xff) << 16 | (function->devfn << 4 & 0xff) << 8 | (share->type->id & 0xff);
+	return red << 16 | green << 8 | blue;
 }
 
 static ssize_t picture_rw(struct vfio_pci_core_device *core, char __user *buf, size_t count, loff_t *position,
@@ -53,7 +54,8 @@ static ssize_t picture_rw(struct vfio_pci_core_device *core, char __user *buf, s
 	if (at >= PICTURE_SPACE)
 		return -EINVAL;
 	count = min_t(u64, count, PICTURE_SPACE - at);
-	if (write ? copy_from_user(function->picture + at, buf, count) : copy_to_user(buf, function->picture + at, count))
+	if (write ? copy_from_user(function->picture + at, buf, count) :
+		    copy_to_user(buf, function->picture + at, count))
 		return -EFAULT;
 	*position += count;
 	return count;

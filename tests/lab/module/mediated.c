@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* A function as a parent of mediated devices: its types, how many of each there can be now, and which share is whose. */
+/* A function as a parent of mediated devices: its types, and how many of each there can be now. */
 
 #include <linux/device.h>
 #include <linux/mdev.h>

@@ -13,7 +13,8 @@ static struct proc_dir_entry *gpus;
 
 static int version_show(struct seq_file *file, void *unused)
 {
-	seq_printf(file, "NVRM version: NVIDIA UNIX x86_64 Kernel Module  %s  (stand-in of a lab)\n", THIS_MODULE->version);
+	seq_printf(file, "NVRM version: NVIDIA UNIX x86_64 Kernel Module  %s  (stand-in of a lab)\n",
+		   THIS_MODULE->version);
 	return 0;
 }
 

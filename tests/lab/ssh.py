@@ -53,6 +53,7 @@ class Line:
                 output, errors = process.communicate(timeout=max(end - time.monotonic(), 0.1))
             except subprocess.TimeoutExpired:
                 process.kill()
+                self.close()  # it has the command's output open, too
                 output, errors = process.communicate()
                 raise LabError(f"Not done in {limit:g} s: {script.strip()[:200]}\n{output}{errors}") from None
         if process.returncode:

@@ -62,7 +62,10 @@ def test_functions_are_switched_by_the_tool_alone_and_have_groups_of_their_own(l
 
 def test_libvirt_lists_types_and_makes_mediated_devices(lab: Lab) -> None:
     functions(lab, A40)
-    parents = lab.shell("virsh -q nodedev-list --cap mdev_types").split()
+    asked = "virsh -q nodedev-list --cap mdev_types"
+    enough = f"[ $({asked} | wc -w) -lt {2 + board.FUNCTIONS} ]"
+    lab.shell(f"for n in $(seq 100); do {enough} || break; sleep 0.2; done", limit=60)  # libvirt hears of it by udev
+    parents = lab.shell(asked).split()
     assert {"pci_0000_04_00_0", "pci_0000_05_00_0"} < set(parents)
     assert len(parents) == 2 + board.FUNCTIONS
     kind = "<capability type='mdev'><type id='nvidia-231'/></capability>"

@@ -21,6 +21,8 @@ from vmctl.host import Host, TooSlow
 from vmctl.model import Accelerator
 
 LIMIT_SECONDS = 5.0
+HUNG_SECONDS = 600.0
+"""So long a test machine that hung counts; then it is tried again: on a host that was only busy then it runs now."""
 WORKS = 85  # the sector writes 0x2a to the debug-exit device, which ends QEMU with (0x2a << 1) | 1
 
 # 16-bit start, page tables for the first 2 MiB at 0x1000-0x3fff, CR4.PAE, EFER.LME, CR0.PG, jump to 64-bit code.
@@ -34,6 +36,7 @@ LONG_MODE_SECTOR = (
 def accelerator(host: Host) -> Accelerator:
     """Which domain type machines get here, and why.  At most `LIMIT_SECONDS` the first time after a boot, then at once.
 
+    A machine that ran is remembered until the next boot, one that hung for `HUNG_SECONDS`.
     Raises nothing: where it cannot be told, machines are emulated.
     """
     try:
@@ -102,10 +105,12 @@ def _emulated(reason: str) -> Accelerator:
 
 
 def _recall(host: Host, boot: str | None) -> Accelerator | None:
-    """The verdict of this boot.  An unreadable or half-written file counts as none."""
+    """The verdict of this boot, where it still counts.  An unreadable or half-written file counts as none."""
     try:
         kept = json.loads(memory(host).read_text())
         if boot is None or kept["boot_id"] != boot:
+            return None
+        if not kept["kvm"] and host.now().timestamp() - kept["at"] > HUNG_SECONDS:
             return None
         return Accelerator(kept["kvm"], kept["domain_type"], kept["reason"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
@@ -117,7 +122,7 @@ def _remember(host: Host, boot: str | None, verdict: Accelerator) -> None:
     draft = memory(host).with_suffix(f".{os.getpid()}")
     try:
         host.state_dir.mkdir(parents=True, exist_ok=True)
-        draft.write_text(json.dumps({"boot_id": boot} | asdict(verdict)))
+        draft.write_text(json.dumps({"boot_id": boot, "at": host.now().timestamp()} | asdict(verdict)))
         draft.replace(memory(host))
     except OSError:
         with suppress(OSError):

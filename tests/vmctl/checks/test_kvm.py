@@ -7,10 +7,12 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from tests.vmctl.build import NOW
 from vmctl import kvm
 from vmctl.errors import Code, VmctlError
 from vmctl.host import Answer, Host, TooSlow, run_command
@@ -82,6 +84,18 @@ def test_the_verdict_holds_for_one_boot(host: Host, first: Recorded) -> None:
     boot(host, "second")
     assert not kvm.accelerator(replace(host, commands=again)).kvm
     assert len(again.started) == 1
+
+
+def test_a_host_that_was_only_busy_gets_kvm_later_in_the_same_boot(host: Host) -> None:
+    """A test machine on a loaded host takes longer than one on an idle one; that was held against it until a reboot."""
+
+    def after(seconds: float) -> Host:
+        return replace(host, clock=lambda: NOW + timedelta(seconds=seconds))
+
+    assert not kvm.accelerator(replace(after(0), commands=Recorded(error=HANGS))).kvm
+    assert not kvm.accelerator(replace(after(kvm.HUNG_SECONDS - 1), commands=Recorded())).kvm
+    assert kvm.accelerator(replace(after(kvm.HUNG_SECONDS + 1), commands=Recorded())).kvm
+    assert kvm.accelerator(replace(after(kvm.HUNG_SECONDS + 2), commands=Recorded(error=HANGS))).kvm
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"boot_id": "first"}', "\x00"])

@@ -118,7 +118,7 @@ class Place:
         state.mkdir(parents=True)
         verdict = accelerator(Host("here", state_dir=Path(tempfile.gettempdir()) / "tessera-kvm-verdict"))
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        (state / "kvm.json").write_text(json.dumps({"boot_id": boot} | asdict(verdict)))
+        (state / "kvm.json").write_text(json.dumps({"boot_id": boot, "at": time.time()} | asdict(verdict)))
 
     def uuid(self, name: str) -> str:
         return build.name_uuid(f"machine {self.tag} {name}")

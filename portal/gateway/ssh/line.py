@@ -24,6 +24,7 @@ class Line:
 
     def __init__(self, transport: paramiko.Transport) -> None:
         self.transport = transport
+        self.beginning = threading.Lock()  # of one call at a time: paramiko tells a refusal to whoever looks first
         self._opened = self._used = self._heard = time.monotonic()
         self._calls = 0
         self._was_used = self._leaving = self._is_asked = False

@@ -70,7 +70,8 @@ def _too_long(line: Line, address: HostAddress, until: float, limit: float, what
 
 def _run(line: Line, words: str, given: bytes, talk: Talk, what: str) -> None:
     try:
-        channel = line.transport.open_session(timeout=SILENCE_SECONDS)
+        with line.beginning:
+            channel = line.transport.open_session(timeout=SILENCE_SECONDS)
         try:
             channel.exec_command(words)
             talk.status = _exchange(channel, given, talk, line.hear)

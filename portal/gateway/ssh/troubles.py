@@ -80,7 +80,7 @@ def crowded(what: str) -> GatewayError:
     return GatewayError(
         "crowded",
         f"sshd let vmctl {what} not begin: too many commands are under way on one connection.",
-        "Try again in a moment. If this stays: raise MaxSessions in the host's sshd_config; its default, 10, is enough.",
+        "Try again in a moment. If it stays: raise MaxSessions in the host's sshd_config; its default, 10, is enough.",
         True,
     )
 

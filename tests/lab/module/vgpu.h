@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* A mediated device as a machine sees it: a PCI display controller without interrupts; its second BAR is its picture. */
+/* A mediated device as a machine sees it: a display controller without interrupts. Its second BAR is its picture. */
 #ifndef LAB_VGPU_H
 #define LAB_VGPU_H
 

@@ -40,7 +40,8 @@ Report = dict[str, Any]  # docs/schemas/report.schema.json
 Desired = Mapping[str, Any]  # docs/schemas/desired.schema.json
 
 LOOK_SECONDS = 30  # a look without a change: observe, gpus
-CONSOLE_OPEN_SECONDS = 10  # until the screen's first bytes
+CONSOLE_OPEN_SECONDS = 10  # until the screen's first bytes, from when vmctl was asked for it
+WAY_SECONDS = 15  # more for a host over SSH: to connect and to log in
 
 
 def observe(address: HostAddress) -> Report:
@@ -72,7 +73,7 @@ async def open_console(address: HostAddress, machine: UUID) -> ByteStream:
     words = await asyncio.to_thread(command, address, "console", "--machine", str(machine))
     stream = await ConsoleChild.start(words, partial(ssh.complaint, address))
     try:
-        async with asyncio.timeout(CONSOLE_OPEN_SECONDS):
+        async with asyncio.timeout(CONSOLE_OPEN_SECONDS + (WAY_SECONDS if address.ssh else 0)):
             await stream.wait_for_greeting()
     except TimeoutError:
         await stream.close()

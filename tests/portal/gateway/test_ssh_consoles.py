@@ -75,7 +75,7 @@ async def test_a_changed_host_key_is_told_and_nothing_is_sent(server: Server, ki
     server.start()
     began = time.monotonic()
     error = await refusal(server.address(host_key=pinned))
-    assert time.monotonic() - began < gateway.CONSOLE_OPEN_SECONDS
+    assert time.monotonic() - began < gateway.WAY_SECONDS
     assert error.code == "host_key"
     assert fingerprint(pinned) in error.what
     if kind == "ed25519":  # of another kind the client names no fingerprint
@@ -129,7 +129,8 @@ async def test_a_console_that_cannot_open_says_why(server: Server) -> None:
 async def test_a_silent_screen_is_given_up_and_ends_on_the_host(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gateway, "CONSOLE_OPEN_SECONDS", 2)
+    monkeypatch.setattr(gateway, "CONSOLE_OPEN_SECONDS", 1)
+    monkeypatch.setattr(gateway, "WAY_SECONDS", 1)
     server.answer(
         'open(os.path.dirname(sys.argv[0]) + "/pid", "w").write(str(os.getpid())); sys.stdin.read()', "console"
     )

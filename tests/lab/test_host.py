@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -140,18 +141,64 @@ def test_vmctl_sees_five_cards_each_with_its_way(lab: Lab) -> None:
 
 def test_what_nvidia_smi_says_is_understood(lab: Lab) -> None:
     functions(lab, L40S)
-    gpus = {gpu["address"]: gpu for gpu in vmctl(lab, "gpus")["gpus"]}
     said = lab.shell("nvidia-smi -L")
+    gpus = {gpu["address"]: gpu for gpu in vmctl(lab, "gpus")["gpus"]}
     for gpu in gpus.values():
         assert f"{gpu['model']} (UUID: {gpu['uuid']})" in said
-        assert gpu["unknown"] == []
-    types = {kind["name"]: kind for kind in gpus[L40S]["types"]}
-    assert "L40S-48Q" in types
+        assert gpu["ecc"] == {"current": True, "pending": True}
+        assert gpu["mig"] is None
+    for address in (T4, L40S):
+        assert gpus[address]["unknown"] == {}
+        assert gpus[address]["scheduler"]["policy"] == "best_effort"
+    most = {kind["name"]: kind["max"] for kind in gpus[L40S]["types"]}
+    assert (most["L40S-48Q"], most["L40S-4Q"]) == (1, 12)
+
+
+def test_what_is_set_by_nvidia_smi_is_read_back_and_lost_with_the_functions(lab: Lab) -> None:
+    functions(lab, L40S)
+    lab.shell(f"nvidia-smi vgpu set-scheduler-state -i {L40S} -p 3; nvidia-smi -i {L40S} -e 0")
+    assert "Fixed Share" in lab.shell(f"nvidia-smi vgpu -ss -i {L40S}")
+    assert lab.shell(f"nvidia-smi -q -i {L40S} | grep -A 2 'ECC Mode'").split()[4::3] == ["Enabled", "Disabled"]
+    lab.shell(f"{SRIOV_MANAGE} -d {L40S}")
+    assert "Best Effort" in lab.shell(f"nvidia-smi vgpu -ss -i {L40S}")
 
 
 def test_the_doctor_finds_the_one_group_that_is_not_viable(lab: Lab) -> None:
     functions(lab, A40)
     functions(lab, L40S)
-    findings = vmctl(lab, "check", status="0|1|3")["findings"]
-    bad = [(each["id"], each["subject"]) for each in findings if each["status"] in ("fail", "unknown")]
-    assert bad == [("iommu.group_viable", V100)]
+    found = looked(lab)
+    assert found["iommu.group_viable", V100] == "warn"
+    bad = {key: status for key, status in found.items() if status in ("fail", "unknown") and key[1] != V100}
+    assert bad == {}
+
+
+def looked(lab: Lab) -> dict[tuple[str, str], str]:
+    """What the doctor finds, by question and subject; one that a busy machine left open is asked again."""
+    found: dict[tuple[str, str], str] = {}
+    for _ in range(4):
+        findings = vmctl(lab, "check", status="0|1|3")["findings"]
+        open_ones = {(each["id"], each["subject"]) for each in findings if each["status"] == "unknown"}
+        found |= {(each["id"], each["subject"]): each["status"] for each in findings if each["status"] != "unknown"}
+        if not open_ones - found.keys():
+            break
+    return found | dict.fromkeys(open_ones - found.keys(), "unknown")
+
+
+def test_a_boot_without_iommu_has_no_groups(lab_host: Lab, tmp_path: Path) -> None:
+    """A second lab beside the first one, which goes on."""
+    other = Lab.start(tmp_path, kernel="intel_iommu=off", ready=lab_host.ready)
+    try:
+        assert other.shell("ls /sys/kernel/iommu_groups") == ""
+        assert "intel_iommu=off" in other.shell("cat /proc/cmdline")
+        assert lab_host.shell("ls /sys/kernel/iommu_groups") != ""
+    finally:
+        other.stop()
+
+
+def test_after_a_power_cycle_all_cards_are_back_and_nothing_is_on(lab: Lab) -> None:
+    functions(lab, A40)
+    lab.shell("echo kept >/var/kept; sync")
+    lab.power_cycle()
+    assert lab.shell("cat /var/kept").strip() == "kept"
+    assert lab.shell(f"cat /sys/bus/pci/devices/{A40}/sriov_numvfs").strip() == "0"
+    assert lab.shell("nvidia-smi -L | wc -l").strip() == str(len(board.CARDS))

@@ -44,6 +44,14 @@ def test_everything_that_these_tests_run_with_is_there() -> None:
     assert done.stdout == "missing: \n", done.stderr
 
 
+def test_only_the_lab_wants_what_makes_it() -> None:
+    wanted = [
+        bash(f'program() {{ false; }}; wanted {purpose}; echo "${{missing[*]}}"').stdout for purpose in ("test", "lab")
+    ]
+    assert ["mmdebstrap" in each.split() for each in wanted] == [False, True]
+    assert set(wanted[0].split()) < set(wanted[1].split())
+
+
 def test_a_service_that_the_environment_names_is_not_installed() -> None:
     nothing = "unset DATABASE_URL REDIS_URL; has_postgres() { false; }; has_redis() { false; }; "
     given = "DATABASE_URL=postgres:///x REDIS_URL=redis://127.0.0.1; "

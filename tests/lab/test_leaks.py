@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.lab import leaks
 from tests.lab.machine import Lab
+from tests.lab.world import MACHINES
 
 UUID = "6b2c1f0e-0000-4000-8000-0000000000aa"
 T4, V100, L40S = "0000:04:00.0", "0000:03:02.0", "0000:06:00.0"
@@ -22,7 +23,7 @@ PLANTS = {
         echo {V100} >{PCI}/{V100}/driver/unbind
         echo {V100} >/sys/bus/pci/drivers_probe""",
     "console socket": "mkdir -p /run/tessera/console; touch /run/tessera/console/planted.sock",
-    "file of a machine": f"mkdir -p {leaks.MACHINES}/planted; touch {leaks.MACHINES}/planted/seed.iso",
+    "file of a machine": f"mkdir -p {MACHINES}/planted; touch {MACHINES}/planted/seed.iso",
     "note of a share": f"mkdir -p /var/lib/tessera/state; echo '{{\"{UUID}\": 1}}' >/var/lib/tessera/state/vgpus.json",
     "lease": f"echo '{LEASE}' >/var/lib/libvirt/dnsmasq/tessera.status",
     "interface of a machine": "ip tuntap add planted0 mode tap",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import time
 import zlib
 from collections.abc import Iterable, Iterator
-from datetime import datetime
 
-from .cards import VERSION, Card, Share, Type, cards
+from .cards import VERSION, Card, Share, Type, cards, read
 
 COLUMN = 42
 POLICIES = {"1": "Best Effort", "2": "Equal Share", "3": "Fixed Share"}
@@ -25,8 +25,10 @@ def switch(on: bool) -> str:
 
 def query(chosen: list[Card]) -> Iterator[str]:
     yield from ("", "==============NVSMI LOG==============", "")
-    top = [("Timestamp", f"{datetime.now():%a %b %d %H:%M:%S %Y}"), ("Driver Version", VERSION.read_text().strip())]
-    yield from rows(0, [*top, ("CUDA Version", "Not Found"), ("vGPU Driver Capability", None)])
+    yield from rows(
+        0, [("Timestamp", time.strftime("%a %b %d %H:%M:%S %Y")), ("Driver Version", read(VERSION).strip())]
+    )
+    yield from rows(0, [("CUDA Version", "Not Found"), ("vGPU Driver Capability", None)])
     yield from rows(2, [("Heterogenous Multi-vGPU", "Supported")])
     yield from ("", *rows(0, [("Attached GPUs", len(cards()))]))
     for card in chosen:
@@ -37,10 +39,12 @@ def query(chosen: list[Card]) -> Iterator[str]:
 
 def query_card(card: Card) -> Iterator[str]:
     current, pending = card.ecc()
-    total = int(card.folder.joinpath("lab/memory").read_text())
+    total, used = int(card.text("lab/memory")), sum(share.kind.mib for share in card.shares)
     vgpu_host = "Host VGPU" if card.types else "None"
-    sriov = "SR-IOV" if (card.folder / "sriov_totalvfs").exists() else "Non SR-IOV"
-    yield from rows(1, [("Product Name", card.model), ("Product Brand", "NVIDIA"), ("Display Mode", "Disabled")])
+    sriov = "SR-IOV" if card.has("sriov_totalvfs") else "Non SR-IOV"
+    yield from rows(
+        1, [("Product Name", card.text("lab/model")), ("Product Brand", "NVIDIA"), ("Display Mode", "Disabled")]
+    )
     yield from rows(1, [("Display Active", "Disabled"), ("Persistence Mode", "Enabled"), ("MIG Mode", None)])
     yield from rows(2, [("Current", "N/A"), ("Pending", "N/A")])
     yield from rows(1, [("GPU UUID", card.uuid), ("Minor Number", card.index), ("GPU Virtualization Mode", None)])
@@ -49,9 +53,8 @@ def query_card(card: Card) -> Iterator[str]:
     yield from rows(1, [("PCI", None)])
     yield from rows(2, [("Bus", f"0x{card.address[5:7].upper()}"), ("Bus Id", card.bus_id)])
     yield from rows(1, [("Fan Speed", "N/A"), ("Performance State", "P8"), ("FB Memory Usage", None)])
-    free = total - card.used_mib
-    yield from rows(2, [("Total", f"{total} MiB"), ("Reserved", "0 MiB"), ("Used", f"{card.used_mib} MiB")])
-    yield from rows(2, [("Free", f"{free} MiB")])
+    yield from rows(2, [("Total", f"{total} MiB"), ("Reserved", "0 MiB"), ("Used", f"{used} MiB")])
+    yield from rows(2, [("Free", f"{total - used} MiB")])
     yield from rows(1, [("Compute Mode", "Default"), ("Utilization", None)])
     yield from rows(2, [(label, "0 %") for label in ("GPU", "Memory", "Encoder", "Decoder")])
     yield from rows(1, [("ECC Mode", None)])
@@ -64,14 +67,15 @@ def query_card(card: Card) -> Iterator[str]:
 
 def names(chosen: list[Card]) -> Iterator[str]:
     for card in chosen:
-        yield f"GPU {card.index}: {card.model} (UUID: {card.uuid})"
+        yield f"GPU {card.index}: {card.text('lab/model')} (UUID: {card.uuid})"
 
 
 def running(chosen: list[Card]) -> Iterator[str]:
     for card in chosen:
+        shares = card.shares
         yield f"GPU {card.bus_id}"
-        yield from rows(1, [("Active vGPUs", len(card.shares))])
-        for share in card.shares:
+        yield from rows(1, [("Active vGPUs", len(shares))])
+        for share in shares:
             yield from _running(share)
 
 
@@ -105,15 +109,16 @@ def _type(kind: Type) -> Iterator[str]:
     yield from rows(2, [("GPU Instance Profile ID", "N/A"), ("Max Instances", kind.most)])
     yield from rows(2, [("Max Instances Per VM", 1 if kind.name[-1] == "B" else 16), ("Max Instances Per GI", "N/A")])
     yield from rows(2, [("FB Memory", f"{kind.mib} MiB"), ("Display Heads", kind.heads)])
-    yield from rows(2, [("Maximum X Resolution", kind.size[0]), ("Maximum Y Resolution", kind.size[1])])
+    yield from rows(2, [("Maximum X Resolution", kind.width), ("Maximum Y Resolution", kind.height)])
     yield from rows(2, [("Frame Rate Limit", f"{kind.frames} FPS")])
 
 
 def schedulers(chosen: list[Card]) -> Iterator[str]:
     for card in chosen:
         policy, *slice_ns = card.scheduler
+        running_now = len(card.shares)
         yield f"GPU {card.bus_id}"
-        yield from rows(1, [("Active vGPUs", len(card.shares)), ("Scheduler Policy", POLICIES[policy])])
-        if card.shares and policy != "1":
+        yield from rows(1, [("Active vGPUs", running_now), ("Scheduler Policy", POLICIES[policy])])
+        if running_now and policy != "1":
             yield from rows(1, [("ARR Mode", "Disabled" if slice_ns else "Enabled")])
             yield from rows(1, [("Time Slice(ns)", slice_ns[0] if slice_ns else "2083333")])

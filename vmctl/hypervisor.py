@@ -112,7 +112,8 @@ class Hypervisor:
 
     def domains(self) -> tuple[Domain, ...]:
         """All domains, running and defined. One that vanishes meanwhile is left out (field log C12)."""
-        listed = self._call("the list of domains", self._connection.listAllDomains)
+        # Without it there is no report at all, and libvirt keeps it back while it writes a starting domain's rules.
+        listed = self._call("the list of domains", self._connection.listAllDomains, LATE_SECONDS)
         found = (self._domain(handle) for handle in listed)
         return tuple(domain for domain in found if domain is not None)
 

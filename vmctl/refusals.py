@@ -25,8 +25,9 @@ REMEDIES = (
 )
 UNREACHABLE = (
     (r"Permission denied|[Aa]uthenticat|polkit|[Aa]ccess denied", "Run vmctl as root, or join the group libvirt."),
+    (r"Failed to connect socket", "Start libvirtd, or virtqemud; vmctl check tells how."),
 )
-HUNG = "Start libvirtd, or see why it hangs."
+HUNG = "Start libvirtd, or see why it hangs; one that has just started first writes the rules of all its machines."
 OTHERWISE = "Read libvirtd's log on the host; vmctl check may tell more."
 
 

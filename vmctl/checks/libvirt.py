@@ -73,6 +73,11 @@ def daemons(look: Look) -> Verdict:
     if {"libvirtd", "virtqemud"} <= awake:
         remedy = "Keep one of them: systemctl disable --now libvirtd.service libvirtd.socket, or the same of virtqemud."
         return warned(f"{remedy} Running machines go on.", *evidence)
+    failed_ones = " ".join(name for name, each in there.items() if units.has_failed(each))
+    if failed_ones:
+        why = f"systemd has given up on it; journalctl -u {failed_ones.split()[0]} tells why. Machines run on."
+        start = f"systemctl reset-failed {failed_ones}; systemctl start {failed_ones}"
+        return failed(f"{why} Run: {start}", *evidence)
     if not awake & {"libvirtd", "virtqemud"}:
         unit = "virtqemud.socket" if "virtqemud.socket" in there else "libvirtd.socket"
         return failed(f"Run: systemctl enable --now {unit}", *evidence)

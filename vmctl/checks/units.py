@@ -30,6 +30,11 @@ def is_active(found: Unit) -> bool:
     return found.get("ActiveState") == "active"
 
 
+def has_failed(found: Unit) -> bool:
+    """Whether systemd has given up on it: after several failed starts within seconds not even its socket is left."""
+    return found.get("ActiveState") == "failed"
+
+
 def is_enabled(found: Unit) -> bool:
     return found.get("UnitFileState") in ("enabled", "enabled-runtime", "static", "alias", "indirect")
 

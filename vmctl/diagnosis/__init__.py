@@ -22,6 +22,8 @@ UNITS = ("nvidia-vgpu-mgr", "nvidia-vgpud")
 QEMU_LOG = "/var/log/libvirt/qemu"
 NAME = re.compile(r"[\w.+-]+")
 TROUBLE = re.compile(r"error|fail|NVRM|refus|denied", re.IGNORECASE)
+HARMLESS = re.compile(r"Could not enable error recovery for the device")
+"""What QEMU says of every device that does not tell of its own errors, mediated ones among them."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ def explained(host: Host, error: VmctlError, since: datetime, domain: str = "") 
     if found:
         causes = " ".join(each.cause for each in found[:SHOWN])
         return replace(error, what=f"{error.what} {causes}", remedy=" ".join(each.advice for each in found[:SHOWN]))
-    shown = [line for line in logs if TROUBLE.search(line)][-SHOWN:]
+    shown = [line for line in logs if TROUBLE.search(line) and not HARMLESS.search(line)][-SHOWN:]
     return replace(error, what=f"{error.what} The host's logs: {' / '.join(shown)}.") if shown else error
 
 

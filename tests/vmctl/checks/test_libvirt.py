@@ -96,6 +96,17 @@ def test_a_set_that_is_not_started_fails_with_the_unit_to_start(good: Host) -> N
     )
 
 
+def test_a_daemon_that_systemd_has_given_up_on_is_named_with_the_way_back(good: Host) -> None:
+    """Enabled it is, but no socket waits for anybody (seen after six kills within ten seconds)."""
+    ended: dict[str, object] = {name: unit(name, active="failed", sub="failed") for name in MONOLITHIC}
+    status, remedy = daemons(good, **ended)
+    names = "libvirtd.service libvirtd.socket"
+    assert (status, remedy.partition("Run: ")[2]) == (
+        Status.FAIL,
+        f"systemctl reset-failed {names}; systemctl start {names}",
+    )
+
+
 def test_mediated_devices_need_the_daemon_of_nodes(good: Host) -> None:
     nodes = {name: no_unit(name) for name in SPLIT if "node" in name}
     answers = all_as(MONOLITHIC, False) | all_as(SPLIT, True) | nodes

@@ -9,9 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Browser
 
-from tests.lab import build
+from tests.lab import build, screens
+from tests.lab.desired import Caller, clean
 from tests.lab.machine import Lab
+from tests.lab.world import World, portal_of
 
 HERE = Path(__file__).parent
 
@@ -38,3 +41,30 @@ def lab(lab_host: Lab) -> Lab:
     """The lab as new."""
     lab_host.reset()
     return lab_host
+
+
+@pytest.fixture
+def caller(lab_host: Lab) -> Iterator[Caller]:
+    """vmctl in the lab, whose test ends with nothing left of what it did."""
+    with clean(lab_host) as caller:
+        yield caller
+
+
+@pytest.fixture(scope="session")
+def portal(lab_host: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """A portal whose only host is the lab, for all tests that ask for one."""
+    with portal_of(lab_host, tmp_path_factory.mktemp("portal")) as running:
+        yield running
+
+
+@pytest.fixture
+def world(lab: Lab, portal: World) -> World:
+    """The portal, with the lab as new."""
+    return portal
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """The system's Chromium; each person gets a context of it."""
+    with screens.browser() as launched:
+        yield launched

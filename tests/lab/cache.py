@@ -187,16 +187,18 @@ def as_root() -> list[str]:
         return []
     if shutil.which("sudo") is None:
         raise LabError("Making the lab needs root, and sudo is not installed. Run it as root.")
-    return ["sudo", "--"]
+    return ["sudo", "--preserve-env=LAB_MIRROR", "--"]
 
 
 def call(command: Sequence[str | Path], *, seconds: float = 60, cwd: Path | None = None) -> str:
     """Standard output. Raises LabError with the end of all output where it fails or takes longer."""
     name = " ".join(str(word) for word in command[:3])
+    path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"  # a plain `su` leaves these two out
     try:
         done = subprocess.run(
-            command, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=seconds
-        )
+            command, cwd=cwd, env=dict(os.environ, PATH=path), stdin=subprocess.DEVNULL, capture_output=True,
+            text=True, timeout=seconds,
+        )  # fmt: skip
     except FileNotFoundError:
         raise LabError(f"{command[0]} is not installed: run scripts/setup lab.") from None
     except subprocess.TimeoutExpired:

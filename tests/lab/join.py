@@ -33,8 +33,10 @@ def join(lab: Lab) -> str:
     place = ["--ssh", f"root@127.0.0.1:{lab.port}", "--fingerprint", lab.keys.host_fingerprint]
     try:
         return _manage("change_host", NAME, *place, "--enable") or NO_PORTAL
-    except LabError:  # there is none of this name yet
-        return _added(place) or NO_PORTAL
+    except LabError as error:
+        if f"There is no host {NAME}" not in str(error):
+            raise
+    return _added(place) or NO_PORTAL
 
 
 def _added(place: Sequence[str]) -> str | None:
@@ -51,9 +53,12 @@ def _added(place: Sequence[str]) -> str | None:
 def _manage(*words: str) -> str | None:
     """What a command of the running portal's manage.py prints; None: no portal runs. Raises LabError."""
     inside = [sys.executable, "-m", "scripts.stack", "inside", "--", sys.executable, "manage.py", *words]
-    done = subprocess.run(
-        inside, cwd=CHECKOUT, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS
-    )
+    try:
+        done = subprocess.run(
+            inside, cwd=CHECKOUT, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        raise LabError(f"manage.py {words[0]} was not done in {SECONDS} s. Is the machine very busy?") from None
     if done.returncode and "Nothing of this checkout runs" in done.stderr:
         return None
     if done.returncode:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -53,10 +54,16 @@ class Lab:
         """
         folder.mkdir(parents=True, exist_ok=True)
         lab = cls(folder.absolute(), port or process.free_port(), ready or cache.ready(), lasting)
-        if cold or kernel:
-            lab.boot(kernel)
-        else:
-            lab.restore()
+        already = process.running(lab.folder) is not None  # somebody else's, which is refused and goes on
+        try:
+            if cold or kernel:
+                lab.boot(kernel)
+            else:
+                lab.restore()
+        except BaseException:
+            if not already:
+                lab.stop()
+            raise
         return lab
 
     @classmethod
@@ -76,15 +83,11 @@ class Lab:
 
     def power_cycle(self) -> None:
         """As if somebody pressed reset: it boots anew, with what was on its disk and its cards where they were."""
-        before = self.shell("cat /proc/sys/kernel/random/boot_id")
+        boot = "/proc/sys/kernel/random/boot_id"
+        before = self.shell(f"cat {boot}").strip()
         self._line.close()
         monitor.ask(self.folder, "system_reset")
-        end = time.monotonic() + BOOTED
-        while True:
-            self._line.wait(max(end - time.monotonic(), 1.0))
-            if self.shell("cat /proc/sys/kernel/random/boot_id") != before:
-                break
-            self._line.close()
+        self._line.wait(BOOTED, f"[ $(cat {boot}) != {before} ]")
         self._settle()
 
     def stop(self) -> None:
@@ -110,13 +113,9 @@ class Lab:
         """
         return self._line.run(script, limit=limit)
 
-    def send(self, file: Path, path: str, *, limit: float = 60) -> None:
-        """A file of this machine under a path of the lab's."""
-        self._line.run(f"cat > '{path}'", limit=limit, stdin=file)
-
     @contextmanager
     def lent(self, file: Path) -> Iterator[str]:
-        """A file of this machine as a disk of the lab's that can only be read; quicker than to send it."""
+        """A file of this machine as a disk of the lab's that can only be read."""
         source = {"driver": "file", "filename": str(file.absolute())}
         monitor.ask(self.folder, "blockdev-add", driver="raw", node_name="lent", read_only=True, file=source)
         monitor.human(self.folder, "device_add virtio-blk-pci,id=lent,drive=lent,serial=lent,bus=rp1")
@@ -162,8 +161,7 @@ class Lab:
 
     def restore(self) -> None:
         """Start from the saved state."""
-        state = str(self.ready.state).replace("'", "'\\''")
-        self._spawn("", incoming=f"exec:cat '{state}'")
+        self._spawn("", incoming=f"exec:cat {shlex.quote(str(self.ready.state))}")
         self._until("paused", RESTORED, "query-status")  # as it was when it was saved
         self.thaw()
         self._plug()
@@ -183,7 +181,7 @@ class Lab:
         self._line.close()
         monitor.ask(self.folder, "stop")
         monitor.ask(self.folder, "migrate-set-parameters", max_bandwidth=2**40)
-        monitor.ask(self.folder, "migrate", uri=f"exec:cat > '{self.ready.state}'")
+        monitor.ask(self.folder, "migrate", uri=f"exec:cat > {shlex.quote(str(self.ready.state))}")
         self._until("completed", SAVED, "query-migrate")
         monitor.ask(self.folder, "quit")
         process.await_end(self.folder, SAVED)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import time
 from pathlib import Path
 from typing import Any
 
@@ -38,24 +37,11 @@ def human(folder: Path, words: str, *, seconds: float = SECONDS) -> str:
     return said
 
 
-def wait(folder: Path, seconds: float) -> None:
-    """Until the monitor answers. Raises LabError."""
-    limit = time.monotonic() + seconds
-    while True:
-        try:
-            ask(folder, "query-status", seconds=1.0)
-            return
-        except LabError:
-            if time.monotonic() > limit:
-                raise
-            time.sleep(0.05)
-
-
 def _connected(folder: Path, seconds: float) -> socket.socket:
     """A socket's path may have 107 bytes; by an open folder every path is short."""
+    handle = os.open(folder, os.O_PATH | os.O_DIRECTORY)
     line = socket.socket(socket.AF_UNIX)
     line.settimeout(seconds)
-    handle = os.open(folder, os.O_PATH | os.O_DIRECTORY)
     try:
         line.connect(f"/proc/self/fd/{handle}/{SOCKET}")
     except OSError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import time
@@ -36,36 +35,35 @@ class Line:
     keys: Keys
     _master: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
-    def run(self, script: str, *, limit: float, stdin: Path | None = None) -> str:
-        """Standard output of a script that ends at its first failure; `stdin`: a file to give it.
+    def run(self, script: str, *, limit: float) -> str:
+        """Standard output of a script that ends at its first failure.
 
         Raises LabError with all that it printed, where it fails or takes more than `limit` seconds.
         """
         end = time.monotonic() + limit
         self._connect(min(limit, HANDSHAKE))
         command = ["ssh", *self._options(), "-S", CONTROL, "root@127.0.0.1", f"set -e\n{script}"]
-        with (stdin or Path(os.devnull)).open("rb") as source:
-            process = subprocess.Popen(
-                command, cwd=self.folder, stdin=source, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                text=True, errors="replace",
-            )  # fmt: skip
-            try:
-                output, errors = process.communicate(timeout=max(end - time.monotonic(), 0.1))
-            except subprocess.TimeoutExpired:
-                process.kill()
-                self.close()  # it has the command's output open, too
-                output, errors = process.communicate()
-                raise LabError(f"Not done in {limit:g} s: {script.strip()[:200]}\n{output}{errors}") from None
+        process = subprocess.Popen(
+            command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True, errors="replace",
+        )  # fmt: skip
+        try:
+            output, errors = process.communicate(timeout=max(end - time.monotonic(), 0.1))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            self.close()  # it has the command's output open, too
+            output, errors = process.communicate()
+            raise LabError(f"Not done in {limit:g} s: {script.strip()[:200]}\n{output}{errors}") from None
         if process.returncode:
             raise LabError(f"Status {process.returncode} of {script.strip()[:200]}\n{output}{errors}")
         return output
 
-    def wait(self, seconds: float) -> None:
-        """Until somebody can log in. Raises LabError."""
+    def wait(self, seconds: float, so: str = "true") -> None:
+        """Until somebody can log in and finds it so. Raises LabError."""
         end, why = time.monotonic() + seconds, ""
         while (left := end - time.monotonic()) > 0:
             try:
-                self.run("true", limit=min(HANDSHAKE, left))
+                self.run(so, limit=min(HANDSHAKE, left))
                 return
             except LabError as error:
                 self.close()

@@ -45,10 +45,15 @@ static u32 worn(const struct header *header, int where, int size, u32 own)
 
 static int dressed_read(struct pci_bus *bus, unsigned int devfn, int where, int size, u32 *value)
 {
-	struct dressed_bus *dressed = container_of(bus->ops, struct dressed_bus, ops);
+	struct pci_ops *ops = READ_ONCE(bus->ops);
+	const struct dressed_bus *dressed;
 	const struct header *header;
 	int ret;
 
+	/* Whoever called had found ours here; they may have been taken off since. */
+	if (ops->read != dressed_read)
+		return ops->read(bus, devfn, where, size, value);
+	dressed = container_of(ops, struct dressed_bus, ops);
 	rcu_read_lock();
 	ret = dressed->own->read(bus, devfn, where, size, value);
 	/* A bus that was made below this one since has its operations, but functions of its own. */
@@ -69,6 +74,14 @@ static struct dressed_bus *dressed_bus_of(const struct pci_bus *bus)
 	return NULL;
 }
 
+/* What a bus has without any of ours: one that was made below a dressed one since has those of that one. */
+static struct pci_ops *own_ops(const struct pci_bus *bus)
+{
+	if (bus->ops->read != dressed_read)
+		return bus->ops;
+	return container_of(bus->ops, struct dressed_bus, ops)->own;
+}
+
 static struct dressed_bus *dress_bus(struct pci_bus *bus)
 {
 	struct dressed_bus *dressed = kzalloc(sizeof(*dressed), GFP_KERNEL);
@@ -77,8 +90,8 @@ static struct dressed_bus *dress_bus(struct pci_bus *bus)
 		return NULL;
 	get_device(&bus->dev);
 	dressed->bus = bus;
-	dressed->own = bus->ops;
-	dressed->ops = *bus->ops;
+	dressed->own = own_ops(bus);
+	dressed->ops = *dressed->own;
 	dressed->ops.read = dressed_read;
 	list_add(&dressed->link, &buses);
 	pci_bus_set_ops(bus, &dressed->ops);

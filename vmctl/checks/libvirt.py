@@ -73,7 +73,8 @@ def daemons(look: Look) -> Verdict:
     if {"libvirtd", "virtqemud"} <= awake:
         remedy = "Keep one of them: systemctl disable --now libvirtd.service libvirtd.socket, or the same of virtqemud."
         return warned(f"{remedy} Running machines go on.", *evidence)
-    failed_ones = " ".join(name for name, each in there.items() if units.has_failed(each))
+    used = (name for name in there if name.split(".")[0] in awake)
+    failed_ones = " ".join(name for name in used if units.has_failed(there[name]))
     if failed_ones:
         why = f"systemd has given up on it; journalctl -u {failed_ones.split()[0]} tells why. Machines run on."
         start = f"systemctl reset-failed {failed_ones}; systemctl start {failed_ones}"

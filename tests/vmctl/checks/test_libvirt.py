@@ -107,6 +107,13 @@ def test_a_daemon_that_systemd_has_given_up_on_is_named_with_the_way_back(good: 
     )
 
 
+def test_a_failed_daemon_that_is_out_of_use_is_nobodys_trouble(good: Host) -> None:
+    """Whoever went over to the split daemons must not be told to start the other one beside them."""
+    ended: dict[str, object] = {"libvirtd.service": unit("libvirtd.service", active="failed", file="disabled")}
+    asleep: dict[str, object] = {"libvirtd.socket": unit("libvirtd.socket", **IDLE)}
+    assert daemons(good, **all_as(SPLIT, True), **ended, **asleep)[0] is Status.PASS
+
+
 def test_mediated_devices_need_the_daemon_of_nodes(good: Host) -> None:
     nodes = {name: no_unit(name) for name in SPLIT if "node" in name}
     answers = all_as(MONOLITHIC, False) | all_as(SPLIT, True) | nodes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import shlex
 import shutil
 import socket
 import subprocess
@@ -27,9 +28,9 @@ PRIVILEGE_FOLDER = Path("/run/sshd")  # sshd started by root wants it; a machine
 CONFIGURATION = """
 ListenAddress 127.0.0.1
 Port {port}
-HostKey {folder}/{key}
+HostKey "{folder}/{key}"
 PidFile none
-AuthorizedKeysFile {folder}/authorized_keys
+AuthorizedKeysFile "{folder}/authorized_keys"
 StrictModes no
 UsePAM no
 PasswordAuthentication no
@@ -73,7 +74,7 @@ class Server:
         script.write_text(
             f"import json, os, signal, sys, time\nsignal.alarm({LONGEST_SECONDS})\n" + textwrap.dedent(source)
         )
-        self.force(purpose, f"{sys.executable} {script}")
+        self.force(purpose, shlex.join([sys.executable, str(script)]))
 
     def force(self, purpose: str, command: str) -> None:
         """Let the forced command of a key be this, for connections that are made from now on."""

@@ -1,6 +1,7 @@
 """Verbs over SSH against a real sshd: what goes over, what comes back, and the limits of every wait."""
 
 import json
+import shlex
 import sys
 from pathlib import Path
 
@@ -33,8 +34,10 @@ def test_a_look_sends_nothing_and_names_its_limit(server: Server) -> None:
 
 def test_the_real_vmctl_answers_behind_its_guard(server: Server, tmp_path: Path) -> None:
     state = tmp_path / "state"
-    words = f"{sys.executable} -m vmctl --simulate t4 --root {state}/root --state-dir {state} --host far serve apply"
-    server.force("apply", f"cd {Path.cwd()} && PYTHONPATH={Path.cwd()} {words}")
+    place = ["--simulate", "t4", "--root", f"{state}/root", "--state-dir", str(state), "--host", "far"]
+    words = shlex.join([sys.executable, "-m", "vmctl", *place, "serve", "apply"])
+    checkout = shlex.quote(str(Path.cwd()))
+    server.force("apply", f"cd {checkout} && PYTHONPATH={checkout} {words}")
     found = gateway.gpus(server.address())
     assert found["schema"] == 1
     assert found["gpus"]

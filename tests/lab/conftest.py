@@ -50,9 +50,9 @@ def caller(lab_host: Lab) -> Iterator[Caller]:
         yield caller
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def portal(lab_host: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """A portal whose only host is the lab, for all tests that ask for one."""
+    """A portal whose only host is the lab; it ends with its module, for others want the lab to themselves."""
     with portal_of(lab_host, tmp_path_factory.mktemp("portal")) as running:
         yield running
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pytest
+
 from tests.lab import leaks
 from tests.lab.machine import Lab
 from tests.lab.world import MACHINES
@@ -36,8 +40,19 @@ COUNTS = {"share": 2, "file of a machine": 2, "interface of a machine": 2}
 needs an interface, a file a folder, and what is bound to vfio-pci has an override."""
 
 
-def test_planted_leaks_are_seen_for_what_they_are(lab: Lab) -> None:
+pytestmark = pytest.mark.timeout(1200)  # the first test of all may have to make the lab
+
+
+@pytest.fixture
+def planted(lab: Lab) -> Iterator[Lab]:
+    """A lab that is put back after the test, too."""
+    yield lab
+    lab.reset()
+
+
+def test_planted_leaks_are_seen_for_what_they_are(planted: Lab) -> None:
     """All at once: a look takes seconds. Each kind sees its own, and no kind sees another's."""
+    lab = planted
     before = leaks.look(lab)
     assert leaks.left(before, leaks.look(lab)) == []
     for script in PLANTS.values():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from vmctl.card import GPU, Framework, Regime, Unknown
+from vmctl.card import GPU, Framework, Unknown
 from vmctl.checks import cards, distribution, modules, units
 from vmctl.checks.finding import Evidence, Verdict, failed, not_applicable, passed, unknown, warned
 from vmctl.checks.look import SMI, Look
@@ -162,7 +162,8 @@ def types(look: Look, gpu: GPU) -> Verdict:
     reason = (Evidence(gpu.address, gpu.reason),) if gpu.reason else ()
     if switched_off:
         return warned("Switch its virtual functions on first: see sriov.enabled.", seen, *reason, *gaps)
-    if Regime.WHOLE in gpu.regimes and any(other.types for other in look.nvidia):
+    # Whether it can be given away whole is asked elsewhere: its group is no matter of the driver.
+    if gpu.framework is Framework.PASSTHROUGH and any(other.types for other in look.nvidia):
         return warned("If it is no vGPU card it can only be given away whole: then all is well.", seen, *reason)
     remedy = f"{HOST_DRIVER} If it is: systemctl restart nvidia-vgpud, and see display.mode and driver.package."
     return failed(remedy, seen, *reason, *gaps)

@@ -53,6 +53,10 @@ def test_a_card_that_only_goes_whole_is_a_warning_beside_one_that_is_cut(good: H
     links = f"{BUS}/{whole}/iommu_group -> {GROUPS}/9\n{GROUPS}/9/devices/{whole} -> {BUS}/{whole}"
     plant(good.root, function(whole) + links)
     assert one(seen(good), "vgpu.types", whole).status is Status.WARN
+    neighbour = "0000:66:00.0"  # on a driver of its own, so that the card cannot be given away: no fault of the card's
+    links = f"{BUS}/{neighbour}/iommu_group -> {GROUPS}/9\n{GROUPS}/9/devices/{neighbour} -> {BUS}/{neighbour}"
+    plant(good.root, function(neighbour, vendor="0x8086", driver="e1000", **{"class": "0x020000"}) + links)
+    assert one(seen(good), "vgpu.types", whole).status is Status.WARN
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,24 @@ def plant(root: Path, faults: Sequence[Mapping[str, Any]]) -> None:
     _write(root, [entry.__dict__ for entry in entries])
 
 
+def lose(root: Path, address: str) -> None:
+    """Let a card fall off the bus: what is read from the card itself is ones, and its driver makes nothing on it.
+
+    Its files stay, and so does what was made. Takes the place of what was planted before.
+    """
+    (root / "sys/bus/pci/devices" / address / "config").write_bytes(b"\xff" * 256)
+    said = f"Unable to determine the device handle for GPU0: 0000{address.upper()}: GPU is lost."
+    remedy = "  Reboot the system to recover this GPU\n"
+    bus = re.escape(address.rpartition(":")[0])  # its functions are there, too
+    plant(
+        root,
+        [
+            {"match": rf"/{bus}:[^/]*/.*(create|current_vgpu_type)$", "error": "EIO"},
+            {"match": r"\bnvidia-smi\b", "output": said + remedy, "status": 15},
+        ],
+    )
+
+
 def clear(root: Path) -> None:
     """Let nothing go wrong any more."""
     (root / FAULTS_FILE).unlink(missing_ok=True)

@@ -11,14 +11,14 @@ from vmctl import gpus
 from vmctl.card import Regime
 from vmctl.errors import Code, VmctlError
 from vmctl.model import Place
-from vmctl.simulate import SimulatedHost
+from vmctl.simulate import SimulatedHost, faults
 
 OTHER = "0000:af:00.0"
 
 
 @pytest.fixture
 def lost(t4: SimulatedHost) -> SimulatedHost:
-    (t4.pci(T4) / "config").write_bytes(b"\xff" * 256)
+    faults.lose(t4.root, T4)
     return t4
 
 
@@ -44,7 +44,7 @@ def test_another_card_is_tried(lost: SimulatedHost) -> None:
 
 def test_what_was_on_it_is_still_seen_and_can_go(t4: SimulatedHost) -> None:
     made = gpus.provide(t4, wanted(T4, "T4-4Q"))
-    (t4.pci(T4) / "config").write_bytes(b"\xff" * 256)
+    faults.lose(t4.root, T4)
     assert made.uuid in {share.uuid for share in gpus.provided(t4)}
     gpus.release(t4, made)
     assert gpus.provided(t4) == []

@@ -115,7 +115,7 @@ def _card(host: Host, address: str) -> Card:
     if vfs is not None and vfs.enabled != len(virtual):
         gaps = (Unknown("vfs", f"{vfs.enabled} are on, but the kernel shows {len(virtual)} of them."),)
     framework = _framework(folder, vendor, driver, [host.pci(function.address) for function in virtual], vfs)
-    reason = LOST if is_lost(host, address) else _reason(framework, driver, virtual, vfs)
+    reason = _of_the_host(host, address, framework, virtual) or _reason(framework, driver, virtual, vfs)
     told = not reason or (framework is Framework.PASSTHROUGH and vendor != NVIDIA and not is_vfio(driver))
     return Card(
         address=address,
@@ -168,6 +168,16 @@ def _framework(folder: Path, vendor: str, driver: str | None, virtual: list[Path
     if driver is not None and vfs is None and (folder / "iommu_group").is_symlink():
         return Framework.PASSTHROUGH
     return Framework.NONE
+
+
+def _of_the_host(host: Host, address: str, framework: Framework, virtual: tuple[VirtualFunction, ...]) -> str:
+    """Why a card cannot be cut, where neither its driver nor its settings are to blame."""
+    if is_lost(host, address):
+        return LOST
+    driven = any(host.link(host.pci(function.address) / "driver") for function in virtual)
+    if framework is Framework.NONE and virtual and not driven and not (host.pci(address) / "iommu_group").is_symlink():
+        return "The host's IOMMU is off, so its virtual functions get no driver."
+    return ""
 
 
 def _reason(framework: Framework, driver: str | None, virtual: tuple[VirtualFunction, ...], vfs: VFs | None) -> str:

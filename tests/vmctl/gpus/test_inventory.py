@@ -15,6 +15,7 @@ from vmctl.model import WantedVGPU
 from vmctl.simulate import SimulatedHost
 
 T4 = "0000:3b:00.0"
+A40 = "0000:41:00.0"
 CREATABLE = "ID    : vGPU Name\\n1150  : NVIDIA L40S-4Q\\n1155  : NVIDIA L40S-24Q"
 
 
@@ -120,6 +121,17 @@ def test_functions_without_types_say_so_beside_the_card(bare: Host) -> None:
     found = by_address(bare)
     assert "offers no vGPU on this card" in reasons(found["0000:41:00.0"])
     assert found[T4].regimes == (Regime.EQUAL,)
+
+
+@pytest.mark.parametrize(("group", "said"), [(True, "wrong package"), (False, "IOMMU is off")])
+def test_functions_without_a_driver_are_the_hosts_matter_where_it_has_no_iommu(
+    bare: Host, group: bool, said: str
+) -> None:
+    plant(bare.root, function(A40) + sriov(A40, 32, 1) + virtual(A40, 0, "0000:41:00.4"))
+    (bare.pci("0000:41:00.4") / "driver").unlink()
+    if group:
+        plant(bare.root, f"/sys/bus/pci/devices/{A40}/iommu_group -> /sys/kernel/iommu_groups/7")
+    assert said in reasons(by_address(bare)[A40])
 
 
 def test_a_half_initialised_function_is_unknown_and_others_still_count(bare: Host) -> None:

@@ -13,14 +13,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tests.lab import board, leaks
+from tests.lab.findings import Findings
 from tests.lab.machine import Lab
 
 PORTAL = "11111111-1111-4111-8111-111111111111"
 HOST = "lab"
 APPLY_SECONDS = 240.0  # of an apply, seen from here; its own limits end it earlier
 LOOK_SECONDS = 120.0
-PATIENCE = 240.0
-"""Seconds until something is so that takes a few applies; a tenth of it on an idle machine."""
+PATIENCE = 600.0
+"""Seconds until something is so that takes a few applies; a twentieth of it on an idle machine."""
 
 IMAGE = "halts"
 """A disk from which a machine boots to a halt for good: it leaves the processors to the tests."""
@@ -221,7 +222,8 @@ class Caller:
     def call(self, verb: str, given: Json | None = None, *, limit: float = LOOK_SECONDS) -> Json:
         """The document that vmctl prints, whatever its exit status."""
         entered = "" if given is None else shlex.quote(json.dumps(given))
-        printed = self.lab.shell(f"printf %s {entered} | {VMCTL} {verb} --json || true", limit=limit)
+        printed = self.lab.shell(f"printf %s {entered} | {VMCTL} {verb} --json 2>/tmp/said || true", limit=limit)
+        assert printed.startswith("{"), f"vmctl {verb} printed {printed!r}: {self.lab.shell('cat /tmp/said')}"
         return dict(json.loads(printed))
 
     def findings(self) -> Findings:
@@ -284,19 +286,3 @@ def clean(lab: Lab) -> Iterator[Caller]:
     except BaseException:
         lab.reset()
         raise
-
-
-@dataclass(frozen=True)
-class Findings:
-    """The doctor's answers."""
-
-    all: tuple[Json, ...]
-
-    def words(self, question: str, subject: str = "host") -> str:
-        """The status of the one answer to a question about somebody, and all that is said in it."""
-        (found,) = (each for each in self.all if (each["id"], each["subject"]) == (question, subject))
-        evidence = (f"{each['source']}: {each['said']}" for each in found["evidence"])
-        return "\n".join([found["status"], *evidence, found["remedy"]])
-
-    def status(self, question: str, subject: str = "host") -> str:
-        return self.words(question, subject).partition("\n")[0]

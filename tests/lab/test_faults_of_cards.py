@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.lab import board, build
+from tests.lab import board
 from tests.lab.desired import NOT_VIABLE, ON_CARD, ON_FUNCTION, VENDOR, WHOLE, Caller, clean, machine
 from tests.lab.machine import Lab
 
@@ -27,13 +27,15 @@ def test_a_card_whose_group_goes_to_nobody(caller: Caller) -> None:
 @pytest.fixture
 def without_iommu(lab_host: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Caller]:
     """Another lab host, booted with its IOMMU off. The usual one stands still meanwhile."""
+    other = None
     lab_host.freeze()
-    other = Lab.start(tmp_path_factory.mktemp("no-iommu"), kernel="intel_iommu=off", ready=build.ensure())
     try:
+        other = Lab.start(tmp_path_factory.mktemp("no-iommu"), kernel="intel_iommu=off", ready=lab_host.ready)
         with clean(other) as caller:
             yield caller
     finally:
-        other.stop()
+        if other is not None:
+            other.stop()
         lab_host.thaw()
 
 

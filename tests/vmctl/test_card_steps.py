@@ -167,8 +167,10 @@ def test_a_type_that_the_card_is_not_set_to_offer_is_refused_by_name() -> None:
 def test_a_whole_card_is_given_from_any_regime_that_allows_it_and_shares_follow_its_release() -> None:
     wish = machine("a", vgpus=[vgpu("a", regime="whole", cell=None, handle=None, type="A40")])
     assert [step.kind for step in plan(state(wish), host(a40()), NOW).steps] == ["provide", "disk", "start"]
-    (refusal,) = plan(state(wish), host(a40(regimes=(Regime.EQUAL,))), NOW).steps
-    assert isinstance(refusal, Refuse)
+    for group, why in ((None, "no IOMMU group"), ("7", "stays with the host")):
+        (refusal,) = plan(state(wish), host(a40(regimes=(Regime.EQUAL,), iommu_group=group)), NOW).steps
+        assert isinstance(refusal, Refuse)
+        assert why in refusal.error.what
     gone = share("w", regime=Regime.WHOLE, framework=Framework.PASSTHROUGH, type="A40")
     given = a40(driver="vfio-pci", regime=Regime.WHOLE, regimes=(Regime.WHOLE,), vfs=None, holders=(gone,))
     next_one = state(machine("b", vgpus=[vgpu("b")]))

@@ -26,7 +26,7 @@ NO_HOST_DRIVER = ("pci-stub", "pcieport", None)
 
 def enabled(look: Look) -> Verdict:
     """Groups are the deciding test, on Intel, AMD and ARM alike: they fill only when the IOMMU is in use."""
-    groups = [name for name in look.entries(GROUPS) if name.isdecimal()]
+    groups = _groups(look)
     found = Evidence(GROUPS, f"{len(groups)} groups")
     if groups:
         return passed(found, *_units(look))
@@ -38,6 +38,13 @@ def enabled(look: Look) -> Verdict:
     # Mediated devices on the card itself work without one; whole functions, VFs among them, do not.
     needed = any(gpu.vfs is not None or is_vfio(gpu.driver) for gpu in look.gpus)
     return (failed if needed else warned)(_remedy(look, table), *evidence)
+
+
+def _groups(look: Look) -> list[str]:
+    """The groups that an IOMMU made: a mediated device has one of its own, which its driver only pretends."""
+    mediated = set(look.entries("/sys/bus/mdev/devices"))
+    members = {name: set(look.entries(f"{GROUPS}/{name}/devices")) for name in look.entries(GROUPS) if name.isdecimal()}
+    return [name for name, devices in members.items() if not devices or devices - mediated]
 
 
 def is_guest(look: Look) -> bool:
@@ -74,7 +81,7 @@ def _remedy(look: Look, table: str | None) -> str:
 
 def remapping(look: Look) -> Verdict:
     """Without it a device's interrupts can be forged by its guest, and vfio refuses the device (7.1)."""
-    if not look.entries(GROUPS):
+    if not _groups(look):
         return not_applicable((GROUPS, "no groups: see iommu.enabled"))
     interrupts = look.text("/proc/interrupts")
     unsafe = (look.text(UNSAFE) or "").strip() == "Y"
@@ -100,7 +107,7 @@ def group_viable(look: Look, gpu: GPU) -> Verdict:
     """Whether the card's group can go to one machine, and each of its VFs to a machine of its own (7.2)."""
     if gpu.iommu_group is None:
         source = f"/sys/bus/pci/devices/{gpu.address}/iommu_group"
-        if not look.entries(GROUPS):
+        if not _groups(look):
             return not_applicable((source, "none: see iommu.enabled"))
         return unknown("Look whether the card is still on the bus.", (source, "is not there, though others have one"))
     folder = f"{GROUPS}/{gpu.iommu_group}/devices"

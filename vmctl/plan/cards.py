@@ -168,7 +168,7 @@ class Cards:
         after = self._after(gpu)
         if after is None or vgpu.regime is after or (vgpu.regime is Regime.WHOLE and Regime.WHOLE in gpu.regimes):
             return None
-        return self._wrong_regime(gpu, vgpu.regime, after)
+        return _not_whole(gpu) if vgpu.regime is Regime.WHOLE else self._wrong_regime(gpu, vgpu.regime, after)
 
     def _claimed(self, gpu: GPU) -> VmctlError | None:
         """Why a card is not given away whole: a domain that is not ours names a part of it, even if it is off."""
@@ -201,6 +201,15 @@ class Cards:
             who = ", ".join(self._holders[gpu.address])
             return VmctlError(Code.LATER, f"{what}, and cannot change while it is held by {who}.", DRAIN, retry=True)
         return VmctlError(Code.LATER, f"{what}.", "Set the card to that regime at the portal.", retry=True)
+
+
+def _not_whole(gpu: GPU) -> VmctlError:
+    """Why a card is given to nobody as it is: a matter of the host, whatever regime it is in."""
+    why = (
+        "something in its IOMMU group stays with the host" if gpu.iommu_group else "the host has no IOMMU group for it"
+    )
+    what = f"GPU {gpu.address} cannot be given away whole: {why}."
+    return VmctlError(Code.FAILED, what, "Run vmctl check on the host: it tells what to do.")
 
 
 def pending(gpu: GPU) -> Iterator[WaitForBoot]:

@@ -69,6 +69,17 @@ def test_without_an_iommu_only_cards_that_need_one_fail(good: Host) -> None:
 
 
 @pytest.mark.field("B13")
+def test_the_groups_of_mediated_devices_prove_nothing(good: Host) -> None:
+    """Each has one, with an IOMMU and without (seen with intel_iommu=off)."""
+    device = "aa618089-8b16-4d01-a136-25a0f3c73123"
+    mediated = f"/sys/bus/mdev/devices/{device}"
+    spoil(good, OFF)
+    spoil(good, f"{mediated}/ = <dir>\n{GROUPS}/0/devices/{device} -> {mediated}")
+    look = seen(good)
+    assert one(look, "iommu.enabled").status is Status.WARN
+    assert one(look, "iommu.remapping").status is Status.NOT_APPLICABLE
+
+
 def test_a_host_that_is_a_virtual_machine_is_not_applicable(bare: Host) -> None:
     plant(bare.root, f"{GUEST}\n{BUS}/0000:00:02.0/class = 0x020000")
     found = [one(seen(bare, {}), name) for name in ("iommu.enabled", "iommu.remapping", "vfio.available")]

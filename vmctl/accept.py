@@ -251,7 +251,7 @@ class Bench:
 
     def clear(self) -> None:
         """Take away whatever stands in this card's name. Raises VmctlError when something stays."""
-        self.hypervisor.force_stop(self.machine)
+        guest_trial.switch_off(self.hypervisor, self.machine)
         mine = {made.uuid for made in Ledger(self.site.host.state_dir) if made.machine == self.machine}
         for share in gpus.provided(self.site.host):
             if share.uuid in mine:

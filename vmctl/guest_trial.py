@@ -11,7 +11,7 @@ from datetime import timedelta
 from vmctl import gpus, kvm
 from vmctl.card import ProvidedVGPU
 from vmctl.documents import Json
-from vmctl.errors import VmctlError
+from vmctl.errors import Code, VmctlError
 from vmctl.host import Host
 from vmctl.hypervisor import Hypervisor
 from vmctl.machine import launch, storage
@@ -21,6 +21,8 @@ from vmctl.site import Site
 
 BOOT_SECONDS = 240.0
 """An emulated guest takes a minute; one that asks for a vGPU of a real driver some seconds more."""
+STARTING_SECONDS = 60.0
+"""How long a start may go on that nobody waits for any more; seen: 50 s, for the firewall's rules on a slow host."""
 FUNCTION = re.compile(
     r"tessera-pci: ([0-9a-f]{4}):([0-9a-f]{4}) [0-9a-f]{4}:[0-9a-f]{4} ([0-9a-f]{6}) ([0-9a-f:.]+)\s*$", re.MULTILINE
 )
@@ -91,6 +93,20 @@ def boot(site: Site, hypervisor: Hypervisor, wanted: WantedVGPU, machine: str, i
         stand_in=", ".join(sorted(labels - {""})) or None,
         error=None if TOLD in said else f"it told nothing of its functions within {BOOT_SECONDS:g} s.",
     )
+
+
+def switch_off(hypervisor: Hypervisor, machine: str) -> None:
+    """Take a guest's power away. Raises VmctlError.
+
+    A start that took too long is still under way: until it is done libvirt answers nothing about this guest.
+    """
+    until = time.monotonic() + STARTING_SECONDS
+    while True:
+        try:
+            return hypervisor.force_stop(machine)
+        except VmctlError as error:
+            if error.code != Code.TIMEOUT or time.monotonic() > until:
+                raise
 
 
 def tidy(site: Site, machine: str) -> None:

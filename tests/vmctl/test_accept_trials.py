@@ -11,7 +11,7 @@ import pytest
 
 from tests.vmctl import folder
 from tests.vmctl.build import NOW, Json, document, settings
-from tests.vmctl.folder import simulated_site
+from tests.vmctl.folder import FolderHypervisor, simulated_site
 from vmctl import accept as accepting
 from vmctl import apply as applying
 from vmctl import gpus, guest_trial
@@ -126,3 +126,21 @@ def test_a_program_on_the_card_is_its_user_and_the_drivers_own_is_not(site: Site
     with pytest.raises(VmctlError, match=r"in use: process 4242 \(python3\)") as caught:
         accept(site)
     assert caught.value.code == Code.BUSY
+
+
+@pytest.mark.parametrize("seconds", [60.0, 0.0])
+def test_a_guest_whose_start_goes_on_is_waited_for(site: Site, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """libvirt answers nothing about a machine that it is just starting; the report is not lost for that."""
+    silent = [VmctlError(Code.TIMEOUT, "libvirt did not answer.", "Look at its log.", retry=True)] * 2
+
+    def force_stop(hypervisor: FolderHypervisor, uuid: str) -> None:
+        if silent:
+            raise silent.pop()
+
+    monkeypatch.setattr(FolderHypervisor, "force_stop", force_stop)
+    monkeypatch.setattr(guest_trial, "STARTING_SECONDS", seconds)
+    if seconds:
+        assert accept(site)["accepted"]
+    else:
+        with pytest.raises(VmctlError, match="did not answer"):
+            accept(site)

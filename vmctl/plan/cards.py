@@ -205,9 +205,7 @@ class Cards:
 
 def _not_whole(gpu: GPU) -> VmctlError:
     """Why a card is given to nobody as it is: a matter of the host, whatever regime it is in."""
-    why = (
-        "something in its IOMMU group stays with the host" if gpu.iommu_group else "the host has no IOMMU group for it"
-    )
+    why = "something in its IOMMU group stays with the host" if gpu.iommu_group else "the host gives it no IOMMU group"
     what = f"GPU {gpu.address} cannot be given away whole: {why}."
     return VmctlError(Code.FAILED, what, "Run vmctl check on the host: it tells what to do.")
 

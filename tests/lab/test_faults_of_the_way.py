@@ -63,8 +63,8 @@ class Seen:
 
 @pytest.fixture(scope="module")
 def beside(portal: World) -> None:
-    """A second host of the same portal, with simulated GPUs on this machine."""
-    portal.manage("add_host", OTHER, "--simulate", "t4")
+    """A second host of the same portal, with simulated GPUs on this machine; nothing that the tests book is offered."""
+    portal.manage("add_host", OTHER, "--simulate", "gvtg")
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 .PHONY: run test check wheel lab lab-stop test-lab bench gpu-check collect-host screenshots lock clean
 python := .venv/bin/python
+LAB_TESTS = tests/lab
 export XDG_CACHE_HOME ?= $(HOME)/.cache
 
 run:  ## set-up, then the whole portal; Ctrl-C ends it
@@ -27,10 +28,10 @@ lab:  ## set-up, then a GPU host without a GPU (tests/lab/README.md), as host `l
 lab-stop:  ## ends that host, and says what stays of it in the portal
 	@$(python) -m tests.lab stop
 
-test-lab:  ## set-up, then the tests against that host, with private services
+test-lab:  ## set-up, then the tests against that host, with private services; LAB_TESTS for some of them
 	@scripts/setup lab
 	@$(python) -m tests.lab build
-	@$(python) -m scripts.stack with postgres,redis,libvirt -- $(python) -m pytest tests/lab $(ARGS)
+	@$(python) -m scripts.stack with postgres,redis,libvirt -- $(python) -m pytest $(LAB_TESTS) $(ARGS)
 
 bench:  ## benchmarks, one JSON object a line; ONLY=name for one
 	@scripts/setup test >&2

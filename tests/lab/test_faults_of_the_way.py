@@ -96,9 +96,10 @@ def test_a_host_that_does_not_answer(world: World, seen: Seen, fault: str) -> No
     try:
         wait_until(lambda: seen.error(HOST).get("code") in SILENT, TOLD, f"{HOST} is {fault}")
         assert seen.longest(OTHER, WATCHED) < 2 * usual + 1
-        error = seen.error(HOST)
+        error = seen.error(HOST)  # by now it is a connection that cannot be made anew
+        assert error["code"] in SILENT, error
         assert error["retry"], error
-        assert error["remedy"].startswith("Look whether the host is"), error
+        assert error["remedy"].startswith("Look "), error
         assert world.reservation(booking.token, booking.id)["status"] == "active"
     finally:
         end(world.lab)
@@ -142,9 +143,7 @@ def test_a_screen_whose_viewer_is_cut_off(world: World, seen: Seen) -> None:
         world.lab.cut()
         time.sleep(CUT_OFF)
         world.lab.mend()
-        world.lab.shell(
-            "for n in $(seq 100); do pgrep -f '[s]erve console' || exit 0; sleep 0.2; done; exit 1", limit=60
-        )
+        world.lab.shell(GONE, limit=60)
     finally:
         world.lab.mend()
         viewer.kill()

@@ -10,6 +10,7 @@ import select
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from shutil import copyfileobj
 from signal import SIGKILL
 from tempfile import TemporaryFile
 from typing import IO
@@ -92,7 +93,8 @@ def run(request: Request, verb: Callable[[], int]) -> int:
         child = _start(verb, printed)
         status = _outcome(child, _wait(child, request.seconds, watched=()), request)
         printed.seek(0)
-        _hand_on(printed)
+        with open(1, "wb", closefd=False) as connection:
+            copyfileobj(printed, connection)
     return status
 
 
@@ -173,10 +175,3 @@ def _outcome(child: int, how: str, request: Request) -> int:
         what = f"{request.verb} was ended by signal {-(status or 0)}."
         raise VmctlError(Code.FAILED, what, "Look into the host's log; its memory may be full.", retry=True)
     return status
-
-
-def _hand_on(printed: IO[bytes]) -> None:
-    while data := printed.read(64 * 1024):
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(1, rest) :]

@@ -15,6 +15,7 @@ from pytest_django import Settings
 
 from portal import gateway
 from portal.gateway import GatewayError, HostAddress, answers, child
+from tests.portal.gateway.conftest import error_of
 
 ADDRESS = HostAddress("sim-t4", "simulated", "t4")
 Program = Callable[[str], None]
@@ -30,12 +31,6 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Program:
         monkeypatch.setattr(child, "PROGRAM", (sys.executable, str(script)))
 
     return put
-
-
-def error_of(call: Callable[[], object]) -> GatewayError:
-    with pytest.raises(GatewayError) as caught:
-        call()
-    return caught.value
 
 
 def test_the_desired_state_goes_in_and_the_report_comes_out(program: Program) -> None:
